@@ -1,0 +1,103 @@
+/* JSON: a pull parser that knows the pointer of every token, and a writer with shortest
+ * round-trip numbers (RFC 8259, RFC 6901).
+ *
+ * The reader copies nothing but the strings it is asked for (into the arena), refuses nesting
+ * beyond 64, duplicate members and invalid UTF-8, and keeps a sticky error: after the first
+ * failure every call returns false and reader->err holds pointer and message. */
+#ifndef MG_BASE_JSON_H
+#define MG_BASE_JSON_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/error.h"
+
+enum { MG_JSON_MAX_DEPTH = 64 };
+
+enum mg_json_kind {
+    MG_JSON_END, /* after the last element, or an error */
+    MG_JSON_NULL,
+    MG_JSON_BOOL,
+    MG_JSON_NUMBER,
+    MG_JSON_STRING,
+    MG_JSON_ARRAY,
+    MG_JSON_OBJECT,
+};
+
+struct mg_json_level; /* private: one open container */
+
+struct mg_json {
+    const char *start, *at, *end;
+    struct mg_arena *arena;
+    struct mg_json_level *level; /* MG_JSON_MAX_DEPTH of them */
+    int depth;
+    struct mg_error err; /* sticky */
+};
+
+/* `text` must outlive the reader. Nothing is parsed yet. */
+void mg_json_init(struct mg_json *json, struct mg_arena *arena, const char *text, size_t size);
+/* What the next value is, without consuming it. */
+enum mg_json_kind mg_json_peek(struct mg_json *json);
+
+/* Containers: enter; then `while (mg_json_next_member(j, &key))` / `while (mg_json_next_element(j))`
+ * with exactly one value consumed in each turn. The loop's end leaves the container. */
+bool mg_json_enter_object(struct mg_json *json);
+bool mg_json_next_member(struct mg_json *json, const char **key);
+bool mg_json_enter_array(struct mg_json *json);
+bool mg_json_next_element(struct mg_json *json);
+
+/* Scalars. Each fails with a message that names the expected type. Integers must be exact. */
+bool mg_json_string(struct mg_json *json, const char **out, size_t *size); /* NUL-terminated; size may be NULL (then embedded NULs are refused) */
+bool mg_json_int(struct mg_json *json, int64_t *out);
+bool mg_json_uint(struct mg_json *json, uint64_t *out);
+bool mg_json_double(struct mg_json *json, double *out);
+bool mg_json_bool(struct mg_json *json, bool *out);
+bool mg_json_null(struct mg_json *json);
+/* Skips a whole value; *text / *size (may be NULL) receive its raw extent. */
+bool mg_json_skip(struct mg_json *json, const char **text, size_t *size);
+/* After the outermost value: true if only white space is left. */
+bool mg_json_finish(struct mg_json *json);
+
+/* The pointer of the current token, e.g. "/ops/3/inputs/1"; buf is always NUL-terminated. */
+void mg_json_pointer(const struct mg_json *json, char *buf, size_t size);
+/* Fails the reader at the current place. Always returns false. */
+bool mg_json_fail(struct mg_json *json, enum mg_code code, const char *fmt, ...) MG_PRINTF(3, 4);
+
+/* Writer into a growing malloc'ed buffer. Commas and colons are its business. Out of memory is
+ * sticky and reported by mg_writer_finish. Canonical output is the caller's doing (sorted keys). */
+struct mg_writer {
+    char *data;
+    size_t size, capacity;
+    int depth;
+    bool failed;
+    uint8_t state[MG_JSON_MAX_DEPTH + 1];
+};
+
+void mg_writer_init(struct mg_writer *w);
+void mg_writer_release(struct mg_writer *w);
+void mg_write_begin_object(struct mg_writer *w);
+void mg_write_end_object(struct mg_writer *w);
+void mg_write_begin_array(struct mg_writer *w);
+void mg_write_end_array(struct mg_writer *w);
+void mg_write_key(struct mg_writer *w, const char *key);
+void mg_write_string(struct mg_writer *w, const char *text);
+void mg_write_int(struct mg_writer *w, int64_t value);
+void mg_write_uint(struct mg_writer *w, uint64_t value);
+void mg_write_double(struct mg_writer *w, double value); /* shortest form that reads back equal; NaN and infinities become null */
+void mg_write_bool(struct mg_writer *w, bool value);
+void mg_write_null(struct mg_writer *w);
+void mg_write_raw(struct mg_writer *w, const char *json, size_t size); /* a complete value */
+/* key + value in one call */
+void mg_write_member_string(struct mg_writer *w, const char *key, const char *text);
+void mg_write_member_int(struct mg_writer *w, const char *key, int64_t value);
+void mg_write_member_uint(struct mg_writer *w, const char *key, uint64_t value);
+void mg_write_member_double(struct mg_writer *w, const char *key, double value);
+void mg_write_member_bool(struct mg_writer *w, const char *key, bool value);
+/* Plain text, for DOT and the like. */
+void mg_write_text(struct mg_writer *w, const char *fmt, ...) MG_PRINTF(2, 3);
+/* True if everything was written; data is NUL-terminated then. */
+bool mg_writer_finish(struct mg_writer *w) MG_WARN_UNUSED;
+
+#endif

@@ -1,0 +1,15 @@
+/* Reading and writing graphs. */
+#ifndef MG_FORMATS_FORMATS_H
+#define MG_FORMATS_FORMATS_H
+
+#include "base/json.h"
+#include "graph/graph.h"
+
+/* Native JSON, magis-graph/1 (graph-format.md): a built, not yet normalised graph. Also sets
+ * *training if the document asks for one (else training->loss is unset and *has_training false). */
+enum mg_code mg_graph_read(const char *json, size_t size, struct mg_arena *arena, struct mg_graph **out,
+                           struct mg_training *training, bool *has_training, struct mg_error *err) MG_WARN_UNUSED;
+void mg_graph_write(struct mg_writer *w, const struct mg_graph *g);
+void mg_graph_write_dot(struct mg_writer *w, const struct mg_graph *g);
+
+#endif

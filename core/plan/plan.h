@@ -1,0 +1,150 @@
+/* A plan: a list of steps over a graph (memory-model.md), as published: every operand names an
+ * instance, every instance a storage, every step its price. All indices count from 0.
+ *
+ * View operators of the graph have no step: an instance of a view value is a view of an instance of
+ * its base value (`view_of`), made by the same step. */
+#ifndef MG_PLAN_PLAN_H
+#define MG_PLAN_PLAN_H
+
+#include "base/json.h"
+#include "device/device.h"
+#include "graph/graph.h"
+
+enum mg_step_kind {
+    MG_STEP_COMPUTE, /* op; in: one instance per operand, out: one per result */
+    MG_STEP_STORE,   /* in[0]: instance copied to the host; no out */
+    MG_STEP_LOAD,    /* out[0]: new instance from the host copy of its value */
+    MG_STEP_FREE,    /* in[0]: instance whose storage ends here */
+    MG_STEP_BEGIN,   /* region; out: the region's outputs, allocated whole (only where the region is
+                        the outermost of which they are outputs) */
+    MG_STEP_END,     /* region */
+    MG_STEP_SLICE,   /* in[0]: outer instance, out[0]: part-local dense copy of the part's box (R4) */
+    MG_STEP_JOIN,    /* in[0]: part-local instance, in[1]: the region output's instance, written (R5) */
+    MG_STEP_ACC,     /* in[0]: temporary, in[1]: the region output's instance, combined in place (R6) */
+};
+struct mg_step {
+    enum mg_step_kind kind;
+    uint32_t op;     /* COMPUTE: operator; BEGIN, END: region; else MG_NONE */
+    uint32_t in, in_count;       /* range of plan->refs */
+    uint32_t out, out_count;     /* range of plan->refs */
+    uint32_t price, price_count; /* range of plan->refs: one index into prices per distinct tuple of
+                                    part extents under the enclosing regions, in order of first
+                                    occurrence; none for FREE, BEGIN, END */
+};
+struct mg_instance {
+    mg_value value;
+    uint32_t storage; /* views: the storage of their base */
+    uint32_t made_by; /* step, or MG_NONE: there before step 0 (resident values, inputs) */
+    uint32_t view_of; /* base instance, or MG_NONE */
+    int64_t offset;   /* elements, views only; part 0's in a region */
+    int64_t stride[MG_MAX_RANK]; /* elements; of part 0's box in a region */
+    struct mg_shape shape;       /* of part 0's box in a region, else the value's */
+};
+struct mg_storage {
+    uint64_t bytes;  /* rounded up to the device's align */
+    uint64_t offset; /* in the arena */
+};
+struct mg_region_op {
+    mg_op op;
+    uint32_t axis;  /* index into mg_op_axes */
+    int64_t scale;  /* the operator's axis has length scale * region length */
+};
+struct mg_region {
+    uint32_t parent; /* enclosing region (index), or MG_NONE */
+    int64_t length;  /* whole length; a nested region's length is within the parent's part 0 */
+    uint32_t parts;
+    const struct mg_region_op *ops; /* includes the operators of nested regions, and view operators */
+    uint32_t op_count;
+};
+/* Part p of n over length L covers [lo, hi): the first L mod n parts have one more (R1). For a
+ * nested region, L is the extent of its axis within the parent's part. */
+void mg_part_bounds(int64_t length, uint32_t parts, uint32_t part, int64_t *lo, int64_t *hi);
+
+enum mg_price_source { MG_PRICE_MODEL, MG_PRICE_SCALED, MG_PRICE_NEAR, MG_PRICE_EXACT };
+struct mg_price {
+    char name[24];        /* operator's name, or "store", "load", "slice", "join", "acc" */
+    const char *signature;/* attributes, shapes, dtypes: canonical text */
+    double seconds;
+    uint64_t workspace;   /* bytes, live during the step only */
+    enum mg_price_source source;
+};
+struct mg_edit {
+    const char *rule; /* "remat", "swap", "aggregate" ... */
+    const char *binding; /* canonical JSON object */
+    const char *removed, *added; /* canonical JSON arrays */
+};
+enum mg_numerics { MG_NUMERICS_REASSOCIATE, MG_NUMERICS_EXACT };
+
+struct mg_figures {
+    double latency_s;
+    uint64_t peak_bytes;
+    uint64_t arena_bytes;
+    uint64_t host_bytes;
+};
+
+struct mg_plan {
+    char graph_digest[65];
+    struct mg_device device;
+    enum mg_numerics numerics;
+    struct mg_edit *edits;         size_t edit_count;
+    struct mg_region *regions;     size_t region_count; /* parents before children */
+    struct mg_storage *storages;   size_t storage_count;
+    struct mg_instance *instances; size_t instance_count;
+    struct mg_price *prices;       size_t price_count;
+    struct mg_step *steps;         size_t step_count;
+    uint32_t *refs;                size_t ref_count;
+    struct mg_figures figures, original; /* original: host_bytes unused */
+};
+
+/* ---- the original: graph order, each storage freed after its last reader (memory-model.md) ---- */
+enum mg_code mg_plan_original(const struct mg_graph *g, const struct mg_device *device, struct mg_arena *arena,
+                              struct mg_plan **out, struct mg_error *err) MG_WARN_UNUSED;
+
+/* ---- simulator: S3, S4, R2, R3 on the published plan ---- */
+struct mg_timeline_point {
+    double start_s;
+    uint64_t live_bytes;
+    uint32_t step;
+};
+struct mg_simulation {
+    double latency_s;
+    uint64_t peak_bytes;
+    uint64_t host_bytes;
+    struct mg_timeline_point *timeline; /* one per step */
+    uint32_t *hot; size_t hot_count;    /* instances alive at any step whose live bytes equal the peak */
+};
+enum mg_code mg_plan_simulate(const struct mg_graph *g, const struct mg_plan *plan, struct mg_arena *arena,
+                              struct mg_simulation *out, struct mg_error *err) MG_WARN_UNUSED;
+
+/* ---- placement of storages in one arena: size-ordered best fit ---- */
+struct mg_buffer {
+    uint64_t bytes;
+    uint32_t lower, upper; /* live in [lower, upper) */
+    uint64_t offset;       /* result */
+};
+/* Offsets are multiples of `align`. Returns the arena's size. */
+enum mg_code mg_place(struct mg_buffer *buffers, size_t count, uint64_t align, uint64_t *arena_bytes,
+                      struct mg_arena *scratch, struct mg_error *err) MG_WARN_UNUSED;
+/* Fills offsets of plan->storages and figures.arena_bytes. */
+enum mg_code mg_plan_place(struct mg_plan *plan, struct mg_arena *scratch, struct mg_error *err) MG_WARN_UNUSED;
+
+/* ---- the independent checker (shares no code with simulator, placement and search) ---- */
+struct mg_verdict {
+    bool accepted;
+    uint32_t step;      /* to blame, or MG_NONE */
+    char reason[64];    /* stable word: "order", "freed", "overlap", "figures", "meaning", "version", ... */
+    char message[256];
+    struct mg_figures figures; /* as the checker computes them */
+};
+enum mg_code mg_plan_check(const struct mg_graph *g, const struct mg_plan *plan, struct mg_arena *arena,
+                           struct mg_verdict *out, struct mg_error *err) MG_WARN_UNUSED;
+
+/* ---- JSON (magis-plan/1, canonical), DOT ---- */
+void mg_plan_write(struct mg_writer *w, const struct mg_graph *g, const struct mg_plan *plan);
+enum mg_code mg_plan_read(const struct mg_graph *g, const char *json, size_t size, struct mg_arena *arena,
+                          struct mg_plan **out, struct mg_error *err) MG_WARN_UNUSED;
+void mg_plan_write_dot(struct mg_writer *w, const struct mg_graph *g, const struct mg_plan *plan);
+/* First 16 hex digits of the SHA-256 of the canonical JSON; id holds 17 bytes. */
+enum mg_code mg_plan_id(const struct mg_graph *g, const struct mg_plan *plan, char id[17], struct mg_error *err) MG_WARN_UNUSED;
+
+#endif
