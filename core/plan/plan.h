@@ -13,14 +13,17 @@
 enum mg_step_kind {
     MG_STEP_COMPUTE, /* op; in: one instance per operand, out: one per result */
     MG_STEP_STORE,   /* in[0]: instance copied to the host; no out */
-    MG_STEP_LOAD,    /* out[0]: new instance from the host copy of its value */
+    MG_STEP_LOAD,    /* out[0]: new instance from the host copy of its value; in[0]: the stored instance
+                        (freed by now, as a rule), none if the value's home is the host */
     MG_STEP_FREE,    /* in[0]: instance whose storage ends here */
     MG_STEP_BEGIN,   /* region; out: the region's outputs, allocated whole (only where the region is
                         the outermost of which they are outputs) */
     MG_STEP_END,     /* region */
     MG_STEP_SLICE,   /* in[0]: outer instance, out[0]: part-local dense copy of the part's box (R4) */
     MG_STEP_JOIN,    /* in[0]: part-local instance, in[1]: the region output's instance, written (R5) */
-    MG_STEP_ACC,     /* in[0]: temporary, in[1]: the region output's instance, combined in place (R6) */
+    MG_STEP_ACC,     /* in[0]: temporary, in[1]: the region output's instance, combined in place (R6);
+                        where the box is not contiguous, first parts join instead: prices of acc for
+                        all tuples, then prices of join for the same tuples */
 };
 struct mg_step {
     enum mg_step_kind kind;
@@ -31,6 +34,10 @@ struct mg_step {
                                     part extents under the enclosing regions, in order of first
                                     occurrence; none for FREE, BEGIN, END */
 };
+/* Inside a region a step names an instance from outside (or a region output) directly; the part's box
+ * follows from the reader's axis. A view operator inside a region gives a view of the part-local
+ * instance; `slice` makes an instance of the sliced value (be it a view) with a storage of its own.
+ * An update in place (R9) makes an instance of whole shape on the resident storage. */
 struct mg_instance {
     mg_value value;
     uint32_t storage; /* views: the storage of their base */
