@@ -51,9 +51,9 @@ void mg_arena_rewind(struct mg_arena *arena, struct mg_arena_mark mark);
 #define MG_NEW_ARRAY(arena, type, count) ((type *)mg_arena_calloc((arena), (size_t)(count), sizeof(type)))
 /* Appends one element slot to a (pointer, size_t count, size_t capacity) triple and yields a pointer to it. */
 #define MG_PUSH(arena, array, count, capacity)                                                                         \
-    (((count) == (capacity) ? (void)((array) = mg_arena_grow((arena), (array), (count), &(capacity), (count) + 1,      \
-                                                             sizeof *(array)))                                         \
-                            : (void)0),                                                                                \
+    (((count) == (capacity)                                                                                            \
+          ? (void)((array) = mg_arena_grow((arena), (array), (count), &(capacity), (count) + 1, sizeof *(array)))      \
+          : (void)0),                                                                                                  \
      &(array)[(count)++])
 
 /* Runs fn(context) so that running out of memory in `arena` returns MG_ERR_NOMEM here. */

@@ -3,7 +3,8 @@
  *
  * The reader copies nothing but the strings it is asked for (into the arena), refuses nesting
  * beyond 64, duplicate members and invalid UTF-8, and keeps a sticky error: after the first
- * failure every call returns false and reader->err holds pointer and message. */
+ * failure every call returns false and reader->err holds pointer and message. LC_NUMERIC must be
+ * "C", as it is in a program that never calls setlocale. */
 #ifndef MG_BASE_JSON_H
 #define MG_BASE_JSON_H
 
@@ -27,16 +28,19 @@ enum mg_json_kind {
 };
 
 struct mg_json_level; /* private: one open container */
+struct mg_json_keys;  /* private: the member names seen so far */
 
 struct mg_json {
     const char *start, *at, *end;
     struct mg_arena *arena;
     struct mg_json_level *level; /* MG_JSON_MAX_DEPTH of them */
+    struct mg_json_keys *keys;
     int depth;
     struct mg_error err; /* sticky */
 };
 
-/* `text` must outlive the reader. Nothing is parsed yet. */
+/* `text` must outlive the reader, and the arena must not be rewound while it is in use (member names
+ * are kept there, once each). Nothing is parsed yet. */
 void mg_json_init(struct mg_json *json, struct mg_arena *arena, const char *text, size_t size);
 /* What the next value is, without consuming it. */
 enum mg_json_kind mg_json_peek(struct mg_json *json);
@@ -48,8 +52,10 @@ bool mg_json_next_member(struct mg_json *json, const char **key);
 bool mg_json_enter_array(struct mg_json *json);
 bool mg_json_next_element(struct mg_json *json);
 
-/* Scalars. Each fails with a message that names the expected type. Integers must be exact. */
-bool mg_json_string(struct mg_json *json, const char **out, size_t *size); /* NUL-terminated; size may be NULL (then embedded NULs are refused) */
+/* Scalars. Each fails with a message that names the expected type. Integers must be exact: 2, 2.0 and
+ * 2e0 are integers, 2.5 and what does not fit are refused. A string is NUL-terminated; where `size`
+ * is NULL, embedded NULs are refused. */
+bool mg_json_string(struct mg_json *json, const char **out, size_t *size);
 bool mg_json_int(struct mg_json *json, int64_t *out);
 bool mg_json_uint(struct mg_json *json, uint64_t *out);
 bool mg_json_double(struct mg_json *json, double *out);
@@ -85,7 +91,8 @@ void mg_write_key(struct mg_writer *w, const char *key);
 void mg_write_string(struct mg_writer *w, const char *text);
 void mg_write_int(struct mg_writer *w, int64_t value);
 void mg_write_uint(struct mg_writer *w, uint64_t value);
-void mg_write_double(struct mg_writer *w, double value); /* shortest form that reads back equal; NaN and infinities become null */
+void mg_write_double(struct mg_writer *w,
+                     double value); /* shortest form that reads back equal; NaN and infinities become null */
 void mg_write_bool(struct mg_writer *w, bool value);
 void mg_write_null(struct mg_writer *w);
 void mg_write_raw(struct mg_writer *w, const char *json, size_t size); /* a complete value */
