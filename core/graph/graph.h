@@ -22,6 +22,8 @@ typedef uint32_t mg_value; /* index of a value */
 #define MG_NONE UINT32_MAX
 
 enum { MG_MAX_RANK = 8, MG_MAX_AXES = 12 };
+#define MG_ANY 255                     /* ops.def: as many operands or results as are given */
+#define MG_IGNORE_NONE (-2147483648LL) /* ignore_index of cross_entropy: no index is ignored */
 
 enum mg_dtype {
     MG_DTYPE_F64, MG_DTYPE_F32, MG_DTYPE_F16, MG_DTYPE_BF16, MG_DTYPE_F8E4M3, MG_DTYPE_F8E5M2,
@@ -140,6 +142,9 @@ enum mg_code mg_graph_add_op(struct mg_graph *g, enum mg_op_type type, const cha
                              uint32_t in_count, const struct mg_attr *attrs, uint32_t attr_count,
                              const char *const *out_names, uint32_t out_count, mg_value *out,
                              struct mg_error *err) MG_WARN_UNUSED;
+/* A name in out_names may be that of a value added as MG_KIND_COMPUTED that has no producer yet: the operator
+ * becomes its producer, and shape and dtype must agree with what is inferred. Results of opaque operators must be
+ * declared so. */
 void mg_graph_add_output(struct mg_graph *g, mg_value value);
 /* Declares new_version as the update of weight (in-place operators only). */
 void mg_graph_add_update(struct mg_graph *g, mg_value weight, mg_value new_version);
