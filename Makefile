@@ -34,7 +34,7 @@ $(BUILD)/%.o: %.c
 
 $(BUILD)/tests/%: tests/unit/%.c $(BUILD)/libmagis.a $(STORE_OBJ)
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) -Wno-missing-prototypes -Wno-shadow -o $@ $< $(filter %.o,$^) $(BUILD)/libmagis.a $(LDFLAGS) -lcriterion $(LIBS)
+	$(CC) $(CPPFLAGS) $(CFLAGS) -Wno-missing-prototypes -Wno-shadow -Wno-conversion -o $@ $< $(filter %.o,$^) $(BUILD)/libmagis.a $(LDFLAGS) -lcriterion $(LIBS)
 
 test: $(UNIT_BIN)
 	@set -e; for t in $(UNIT_BIN); do echo "== $$t"; $$t; done
