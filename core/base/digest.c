@@ -156,6 +156,16 @@ static struct mg_hash128 finish_hash(struct mg_hash128 h, uint64_t size)
     return h;
 }
 
+static uint64_t load_word(const uint8_t *at)
+{
+    uint64_t value;
+    memcpy(&value, at, sizeof value);
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+    value = __builtin_bswap64(value);
+#endif
+    return value;
+}
+
 static uint64_t load_little(const uint8_t *at, size_t size)
 {
     uint64_t value = 0;
@@ -170,11 +180,11 @@ struct mg_hash128 mg_hash_bytes(const void *data, size_t size, uint64_t seed)
     struct mg_hash128 h = {seed, seed};
     size_t left = size;
     for (; left >= 16; left -= 16, at += 16)
-        h = mix_pair(h, load_little(at, 8), load_little(at + 8, 8));
+        h = mix_pair(h, load_word(at), load_word(at + 8));
     if (left > 8)
         h.hi ^= scramble_high(load_little(at + 8, left - 8));
     if (left)
-        h.lo ^= scramble_low(load_little(at, left < 8 ? left : 8));
+        h.lo ^= scramble_low(left < 8 ? load_little(at, left) : load_word(at));
     return finish_hash(h, size);
 }
 

@@ -1,8 +1,8 @@
 /* A pull parser for JSON (RFC 8259).
  *
- * Member names are interned in a hash table over the whole document; a record carries one bit per
- * open level that has seen it, so a duplicate is found in constant time however wide an object is.
- * The names of all open objects lie on one stack, from which a closing object takes its bits back.
+ * Member names are interned in a hash table over the whole document; a record tells which object saw
+ * it last, so a duplicate is found in constant time however wide an object is. When an inner object
+ * meets a name of an open outer one, the older fact is saved and restored as the inner one closes.
  * The hash is seeded from addresses: names cannot be chosen to collide, and no result depends on it.
  * Numbers take Clinger's exact fast path where it holds, else strtod, which rounds correctly. */
 #include "base/json.h"
@@ -15,23 +15,35 @@
 #include "base/json_priv.h"
 
 struct key {
-    uint64_t levels; /* bit d: seen by the object open at depth d */
-    uint32_t hash, size;
+    uint32_t hash;
+    uint32_t object;    /* the number of the last object that saw it, ... */
+    uint32_t depth : 8; /* ... which was opened at this depth */
+    uint32_t size : 24;
     char text[];
+};
+
+/* What a key said before an inner object saw it too. */
+struct saved_key {
+    struct key *key;
+    uint32_t object, depth;
 };
 
 struct mg_json_keys {
     struct key **slots; /* open addressing, a power of two */
     size_t mask, count;
     uint64_t seed;
-    struct key **open; /* names of all open objects, innermost last */
-    size_t open_count, open_capacity;
+    char *pool; /* where the next record goes */
+    size_t pool_left;
+    uint32_t objects; /* opened so far */
+    struct saved_key *saved;
+    size_t saved_count, saved_capacity;
 };
 
 struct mg_json_level {
     const struct key *key; /* objects: the current member */
     size_t index;          /* arrays: the current element */
-    size_t first_open;     /* objects: where its names start on the stack */
+    size_t first_saved;    /* objects: where its saved keys start */
+    uint32_t number;       /* objects: 1, 2, ... in the order of opening; arrays: 0 */
     bool object;
     bool started;  /* a member or element was announced */
     bool awaiting; /* ... and its value is still to come */
@@ -364,6 +376,29 @@ static void grow_slots(struct mg_json *json)
     keys->mask = size - 1;
 }
 
+/* Records are small and many: they are packed, at the alignment of their own. */
+static struct key *new_key(struct mg_json *json, const char *text, size_t size)
+{
+    enum { POOL = 4096, ALIGN = _Alignof(struct key) };
+    struct mg_json_keys *keys = json->keys;
+    size_t need = (sizeof(struct key) + size + 1 + ALIGN - 1) / ALIGN * ALIGN;
+    struct key *key;
+    if (need > POOL / 4) {
+        key = mg_arena_alloc(json->arena, need);
+    } else {
+        if (need > keys->pool_left) {
+            keys->pool = mg_arena_alloc(json->arena, POOL);
+            keys->pool_left = POOL;
+        }
+        key = (struct key *)(void *)keys->pool;
+        keys->pool += need;
+        keys->pool_left -= need;
+    }
+    key->size = (uint32_t)size & 0xffffff;
+    memcpy(key->text, text, size);
+    return key;
+}
+
 static struct key *intern(struct mg_json *json, const char *text, size_t size)
 {
     struct mg_json_keys *keys = json->keys;
@@ -374,12 +409,10 @@ static struct key *intern(struct mg_json *json, const char *text, size_t size)
         if (key->hash == hash && key->size == size && !memcmp(key->text, text, size))
             return key;
     }
-    struct key *key = mg_arena_alloc(json->arena, sizeof *key + size + 1);
+    struct key *key = new_key(json, text, size);
     key->hash = hash;
-    key->size = (uint32_t)size;
-    memcpy(key->text, text, size);
     keys->slots[at] = key;
-    if (++keys->count * 4 > keys->mask * 3)
+    if (++keys->count * 8 > keys->mask * 7)
         grow_slots(json);
     return key;
 }
@@ -393,7 +426,7 @@ static struct key *read_key(struct mg_json *json)
     }
     if (!scan_string(json, &span))
         return NULL;
-    if (span.size > UINT32_MAX) {
+    if (span.size > 0xffffff) {
         mg_json_fail(json, MG_ERR_LIMIT, "member name too long");
         return NULL;
     }
@@ -411,22 +444,28 @@ static struct key *read_key(struct mg_json *json)
 static bool open_key(struct mg_json *json, struct mg_json_level *level, struct key *key)
 {
     struct mg_json_keys *keys = json->keys;
-    uint64_t bit = 1ULL << (json->depth - 1);
     level->key = key;
     level->started = true;
-    if (key->levels & bit)
+    if (key->object == level->number)
         return mg_json_fail(json, MG_ERR_SYNTAX, "duplicate member \"%.100s\"", key->text);
-    key->levels |= bit;
-    *MG_PUSH(json->arena, keys->open, keys->open_count, keys->open_capacity) = key;
+    bool still_open =
+        key->object && key->depth < (uint32_t)json->depth && json->level[key->depth].number == key->object;
+    if (still_open)
+        *MG_PUSH(json->arena, keys->saved, keys->saved_count, keys->saved_capacity) =
+            (struct saved_key){key, key->object, key->depth};
+    key->object = level->number;
+    key->depth = (uint32_t)(json->depth - 1) & 0xff;
     return true;
 }
 
 static void close_keys(struct mg_json *json, const struct mg_json_level *level)
 {
     struct mg_json_keys *keys = json->keys;
-    uint64_t bit = 1ULL << (json->depth - 1);
-    while (keys->open_count > level->first_open)
-        keys->open[--keys->open_count]->levels &= ~bit;
+    while (keys->saved_count > level->first_saved) {
+        struct saved_key *saved = &keys->saved[--keys->saved_count];
+        saved->key->object = saved->object;
+        saved->key->depth = saved->depth & 0xff;
+    }
 }
 
 /* ---- containers ---- */
@@ -438,8 +477,12 @@ static bool enter(struct mg_json *json, enum mg_json_kind kind)
     if (json->depth == MG_JSON_MAX_DEPTH)
         return mg_json_fail(json, MG_ERR_LIMIT, "nested deeper than %d", MG_JSON_MAX_DEPTH);
     json->at++;
-    json->level[json->depth++] =
-        (struct mg_json_level){.object = kind == MG_JSON_OBJECT, .first_open = json->keys->open_count};
+    struct mg_json_keys *keys = json->keys;
+    bool object = kind == MG_JSON_OBJECT;
+    if (object && ++keys->objects == UINT32_MAX)
+        return mg_json_fail(json, MG_ERR_LIMIT, "too many objects");
+    json->level[json->depth++] = (struct mg_json_level){
+        .object = object, .number = object ? keys->objects : 0, .first_saved = keys->saved_count};
     return true;
 }
 
