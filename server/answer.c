@@ -1,0 +1,78 @@
+#include "server/answer.h"
+
+#include <stdio.h>
+#include <string.h>
+
+void mg_answer_write_original(struct mg_writer *w, const struct mg_answer_original *original)
+{
+    mg_write_begin_object(w);
+    mg_write_member_double(w, "latency_s", original->latency_s);
+    mg_write_member_uint(w, "peak_bytes", original->peak_bytes);
+    mg_write_member_uint(w, "arena_bytes", original->arena_bytes);
+    mg_write_end_object(w);
+}
+
+static void write_ratio(struct mg_writer *w, const char *key, double value, double whole)
+{
+    mg_write_key(w, key);
+    if (whole > 0)
+        mg_write_double(w, value / whole);
+    else
+        mg_write_null(w);
+}
+
+void mg_answer_write_point(struct mg_writer *w, const struct mg_answer_point *point,
+                           const struct mg_answer_original *original)
+{
+    mg_write_begin_object(w);
+    mg_write_key(w, "plan");
+    if (point->plan && *point->plan)
+        mg_write_string(w, point->plan);
+    else
+        mg_write_null(w);
+    mg_write_member_double(w, "latency_s", point->latency_s);
+    mg_write_member_uint(w, "peak_bytes", point->peak_bytes);
+    mg_write_member_uint(w, "arena_bytes", point->arena_bytes);
+    mg_write_member_uint(w, "host_bytes", point->host_bytes);
+    write_ratio(w, "latency_ratio", point->latency_s, original->latency_s);
+    write_ratio(w, "memory_ratio", (double)point->peak_bytes, (double)original->peak_bytes);
+    if (point->techniques) {
+        mg_write_key(w, "techniques");
+        mg_write_raw(w, point->techniques, strlen(point->techniques));
+    }
+    if (point->has_k) {
+        mg_write_key(w, "k");
+        if (point->k >= 0)
+            mg_write_int(w, point->k);
+        else
+            mg_write_null(w);
+    }
+    mg_write_end_object(w);
+}
+
+void mg_answer_techniques(uint32_t mask, char out[MG_TECHNIQUES_TEXT])
+{
+    static const char *const names[] = {"fission", "window_fission", "remat", "swap", "reorder", "rewrite"};
+    size_t used = (size_t)snprintf(out, MG_TECHNIQUES_TEXT, "[");
+    for (unsigned i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (mask & (1u << i))
+            used += (size_t)snprintf(out + used, MG_TECHNIQUES_TEXT - used, "%s\"%s\"", used > 1 ? "," : "", names[i]);
+    snprintf(out + used, MG_TECHNIQUES_TEXT - used, "]");
+}
+
+void mg_answer_bytes(uint64_t bytes, char out[24])
+{
+    static const char *const units[] = {"B", "kB", "MB", "GB", "TB"};
+    double value = (double)bytes;
+    unsigned unit = 0;
+    while (value >= 999.5 && unit < 4) {
+        value /= 1000;
+        unit++;
+    }
+    snprintf(out, 24,
+             unit == 0     ? "%.0f %s"
+             : value < 10  ? "%.2f %s"
+             : value < 100 ? "%.1f %s"
+                           : "%.0f %s",
+             value, units[unit]);
+}

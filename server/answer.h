@@ -1,0 +1,34 @@
+/* The JSON that command line and HTTP interface answer with (api.md, Command line and pareto). */
+#ifndef MG_SERVER_ANSWER_H
+#define MG_SERVER_ANSWER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/json.h"
+
+enum { MG_TECHNIQUES_TEXT = 96 };
+
+/* One point of a front or baseline. */
+struct mg_answer_point {
+    const char *plan; /* id; NULL or "": null */
+    double latency_s;
+    uint64_t peak_bytes, arena_bytes, host_bytes;
+    const char *techniques; /* JSON array, or NULL: the member is left out */
+    bool has_k;
+    int k; /* < 0: null */
+};
+struct mg_answer_original {
+    double latency_s;
+    uint64_t peak_bytes, arena_bytes;
+};
+
+void mg_answer_write_original(struct mg_writer *w, const struct mg_answer_original *original);
+void mg_answer_write_point(struct mg_writer *w, const struct mg_answer_point *point,
+                           const struct mg_answer_original *original);
+/* A mask of enum mg_technique as a JSON array of names. */
+void mg_answer_techniques(uint32_t mask, char out[MG_TECHNIQUES_TEXT]);
+/* "12.93 GB" */
+void mg_answer_bytes(uint64_t bytes, char out[24]);
+
+#endif

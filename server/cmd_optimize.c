@@ -1,0 +1,338 @@
+/* A job without a server: source, search, answer. Ctrl-C ends the search; the best so far is written. */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "server/answer.h"
+#include "server/file.h"
+#include "server/source.h"
+
+struct optimize {
+    const struct mg_options *options;
+    struct mg_source source;
+    struct mg_search_options search;
+    struct mg_search_result result;
+    bool bar; /* stderr is a terminal */
+};
+
+static volatile sig_atomic_t interrupted;
+
+static void on_interrupt(int signal)
+{
+    (void)signal;
+    interrupted = 1;
+}
+
+static double now(void *context)
+{
+    struct timespec time;
+    (void)context;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+}
+
+static bool cancelled(void *context)
+{
+    (void)context;
+    return interrupted != 0;
+}
+
+static void show_progress(void *context, const struct mg_progress *progress)
+{
+    const struct optimize *o = context;
+    enum { WIDTH = 28 };
+    char bar[WIDTH + 1], best[24];
+    if (!o->bar)
+        return;
+    int full = (int)(progress->fraction * WIDTH);
+    for (int i = 0; i < WIDTH; i++)
+        bar[i] = i < full ? '#' : '.';
+    bar[WIDTH] = '\0';
+    mg_answer_bytes(progress->best.peak_bytes, best);
+    fprintf(stderr, "\r[%s] %3.0f %%  %llu states  %u points  best %s  %.0f s ", bar, progress->fraction * 100,
+            (unsigned long long)progress->evaluations, progress->front_count, best, progress->seconds);
+}
+
+static void report_rejected(void *context, const struct mg_plan *plan, const struct mg_verdict *verdict)
+{
+    (void)context;
+    (void)plan;
+    fprintf(stderr, "\nmagisd: a bug: the checker refused a plan at step %ld: %s: %s\n",
+            verdict->step == MG_NONE ? -1L : (long)verdict->step, verdict->reason, verdict->message);
+}
+
+/* ---- the answer as JSON ---- */
+
+static struct mg_answer_original original_of(const struct mg_search_result *result)
+{
+    const struct mg_figures *figures = &result->original.figures;
+    return (struct mg_answer_original){figures->latency_s, figures->peak_bytes, figures->arena_bytes};
+}
+
+static void write_point(struct mg_writer *w, const struct optimize *o, const struct mg_point *point, bool techniques)
+{
+    char names[MG_TECHNIQUES_TEXT];
+    struct mg_answer_original original = original_of(&o->result);
+    mg_answer_techniques(point->techniques, names);
+    struct mg_answer_point answer = {.plan = point->id,
+                                     .latency_s = point->figures.latency_s,
+                                     .peak_bytes = point->figures.peak_bytes,
+                                     .arena_bytes = point->figures.arena_bytes,
+                                     .host_bytes = point->figures.host_bytes,
+                                     .techniques = techniques ? names : NULL};
+    mg_answer_write_point(w, &answer, &original);
+}
+
+static void write_baselines(struct mg_writer *w, const struct optimize *o)
+{
+    mg_write_key(w, "baselines");
+    mg_write_begin_array(w);
+    for (uint32_t i = 0; i < o->result.baseline_count; i++) {
+        const struct mg_baseline_result *baseline = &o->result.baselines[i];
+        if (!mg_job_request_wants_baseline(&o->source.request, baseline->name))
+            continue;
+        mg_write_begin_object(w);
+        mg_write_member_string(w, "name", baseline->name);
+        mg_write_key(w, "points");
+        mg_write_begin_array(w);
+        for (uint32_t k = 0; k < baseline->point_count; k++)
+            write_point(w, o, &baseline->points[k], false);
+        mg_write_end_array(w);
+        mg_write_key(w, "not_applicable");
+        if (baseline->not_applicable)
+            mg_write_string(w, baseline->not_applicable);
+        else
+            mg_write_null(w);
+        mg_write_end_object(w);
+    }
+    mg_write_end_array(w);
+}
+
+/* Shares of the original's operators by where their price comes from. */
+static void write_prices(struct mg_writer *w, const struct mg_plan *plan)
+{
+    uint64_t count[4] = {0}, all = 0;
+    for (size_t i = 0; i < plan->step_count; i++)
+        if (plan->steps[i].kind == MG_STEP_COMPUTE && plan->steps[i].price_count > 0) {
+            count[plan->prices[plan->refs[plan->steps[i].price]].source]++;
+            all++;
+        }
+    double whole = all ? (double)all : 1;
+    mg_write_key(w, "prices");
+    mg_write_begin_object(w);
+    mg_write_member_double(w, "exact", (double)count[MG_PRICE_EXACT] / whole);
+    mg_write_member_double(w, "near", (double)count[MG_PRICE_NEAR] / whole);
+    mg_write_member_double(w, "scaled", (double)count[MG_PRICE_SCALED] / whole);
+    mg_write_member_double(w, "modelled", (double)count[MG_PRICE_MODEL] / whole);
+    mg_write_end_object(w);
+    mg_write_member_double(w, "measured_share", (double)(count[MG_PRICE_EXACT] + count[MG_PRICE_NEAR]) / whole);
+}
+
+static const char *outcome_name(enum mg_outcome outcome)
+{
+    static const char *const names[] = {"met", "not_met", "infeasible", "front"};
+    return names[outcome];
+}
+
+static void write_graph_member(struct mg_writer *w, const struct mg_graph *g)
+{
+    mg_write_key(w, "graph");
+    mg_write_begin_object(w);
+    mg_write_member_string(w, "name", g->name);
+    mg_write_member_uint(w, "operators", g->op_count);
+    mg_write_member_uint(w, "values", g->value_count);
+    mg_write_member_string(w, "digest", g->digest);
+    mg_write_end_object(w);
+}
+
+static void write_answer(struct mg_writer *w, const struct optimize *o)
+{
+    const struct mg_search_result *result = &o->result;
+    struct mg_answer_original original = original_of(result);
+    mg_write_begin_object(w);
+    write_graph_member(w, o->source.graph);
+    mg_write_member_string(w, "device", o->source.request.device.name);
+    mg_write_key(w, "original");
+    mg_answer_write_original(w, &original);
+    mg_write_key(w, "best");
+    write_point(w, o, &result->front[result->best], false);
+    mg_write_member_string(w, "outcome", outcome_name(result->outcome));
+    mg_write_member_uint(w, "lower_bound_bytes", result->lower_bound_bytes);
+    mg_write_key(w, "pareto");
+    mg_write_begin_array(w);
+    for (uint32_t i = 0; i < result->front_count; i++)
+        write_point(w, o, &result->front[i], true);
+    mg_write_end_array(w);
+    write_baselines(w, o);
+    mg_write_member_uint(w, "evaluations", result->evaluations);
+    mg_write_member_double(w, "seconds", result->seconds);
+    mg_write_key(w, "checked");
+    mg_write_begin_object(w);
+    mg_write_member_uint(w, "accepted", result->accepted);
+    mg_write_member_uint(w, "rejected", result->rejected);
+    mg_write_end_object(w);
+    write_prices(w, result->original.plan);
+    mg_write_end_object(w);
+}
+
+static bool print_json(const struct optimize *o)
+{
+    struct mg_writer w;
+    mg_writer_init(&w);
+    write_answer(&w, o);
+    bool good = mg_writer_finish(&w) && puts(w.data) >= 0 && fflush(stdout) == 0;
+    mg_writer_release(&w);
+    return good;
+}
+
+/* ---- the answer as a table ---- */
+
+static void print_point(const struct optimize *o, const struct mg_point *point, const char *mark)
+{
+    const struct mg_figures *original = &o->result.original.figures, *f = &point->figures;
+    char peak[24], host[24], names[MG_TECHNIQUES_TEXT];
+    mg_answer_bytes(f->peak_bytes, peak);
+    mg_answer_bytes(f->host_bytes, host);
+    mg_answer_techniques(point->techniques, names);
+    for (char *c = names; *c; c++)
+        if (strchr("[]\"", *c))
+            *c = ' ';
+    printf("%-2s%-17s %10.6f s %7.4f  %9s %7.4f  %9s  %s\n", mark, point->id, f->latency_s,
+           original->latency_s > 0 ? f->latency_s / original->latency_s : 0, peak,
+           original->peak_bytes ? (double)f->peak_bytes / (double)original->peak_bytes : 0, host, names);
+}
+
+static void print_table(const struct optimize *o)
+{
+    const struct mg_search_result *result = &o->result;
+    printf("%s on %s: %zu operators\n", o->source.graph->name, o->source.request.device.name,
+           o->source.graph->op_count);
+    printf("  %-17s %12s %7s  %9s %7s  %9s  %s\n", "plan", "latency", "ratio", "peak", "ratio", "host", "by");
+    print_point(o, &result->original, "=");
+    for (uint32_t i = 0; i < result->front_count; i++)
+        print_point(o, &result->front[i], i == result->best ? "*" : "");
+    for (uint32_t i = 0; i < result->baseline_count; i++) {
+        const struct mg_baseline_result *baseline = &result->baselines[i];
+        if (!mg_job_request_wants_baseline(&o->source.request, baseline->name))
+            continue;
+        printf("%s:%s%s\n", baseline->name, baseline->not_applicable ? " " : "",
+               baseline->not_applicable ? baseline->not_applicable : "");
+        for (uint32_t k = 0; k < baseline->point_count; k++)
+            print_point(o, &baseline->points[k], "");
+    }
+    char bound[24];
+    mg_answer_bytes(result->lower_bound_bytes, bound);
+    printf("outcome %s; lower bound %s; %llu states in %.1f s; checker: %llu accepted, %llu rejected\n",
+           outcome_name(result->outcome), bound, (unsigned long long)result->evaluations, result->seconds,
+           (unsigned long long)result->accepted, (unsigned long long)result->rejected);
+}
+
+/* ---- files ---- */
+
+static bool write_plan(const struct optimize *o, const struct mg_point *point, const char *path, bool dot)
+{
+    struct mg_writer w;
+    mg_writer_init(&w);
+    if (dot)
+        mg_plan_write_dot(&w, o->source.graph, point->plan);
+    else
+        mg_plan_write(&w, o->source.graph, point->plan);
+    bool good = mg_writer_finish(&w) && mg_file_write(path, w.data, w.size);
+    mg_writer_release(&w);
+    return good;
+}
+
+static bool write_all_plans(const struct optimize *o, const char *directory)
+{
+    bool good = mkdir(directory, 0777) == 0 || errno == EEXIST;
+    for (uint32_t i = 0; good && i < o->result.front_count; i++) {
+        char path[4096];
+        int size = snprintf(path, sizeof path, "%s/%s.json", directory, o->result.front[i].id);
+        good = size > 0 && (size_t)size < sizeof path && write_plan(o, &o->result.front[i], path, false);
+    }
+    if (!good)
+        fprintf(stderr, "magisd: %s: cannot write all plans\n", directory);
+    return good;
+}
+
+static bool write_files(const struct optimize *o)
+{
+    const char *format = o->options->value[MG_OPTION_FORMAT], *output = o->options->value[MG_OPTION_OUTPUT];
+    const char *all = o->options->value[MG_OPTION_ALL_PLANS];
+    bool dot = format && strcmp(format, "dot") == 0;
+    if (output && !write_plan(o, &o->result.front[o->result.best], output, dot))
+        return false;
+    return !all || write_all_plans(o, all);
+}
+
+/* ---- the job ---- */
+
+static int exit_code(const struct mg_search_result *result)
+{
+    if (interrupted)
+        return MG_EXIT_INTERRUPTED;
+    bool missed = result->outcome == MG_OUTCOME_NOT_MET || result->outcome == MG_OUTCOME_INFEASIBLE;
+    return missed ? MG_EXIT_NOT_MET : MG_EXIT_DONE;
+}
+
+static int answer(const struct optimize *o)
+{
+    bool json = mg_options_flag(o->options, MG_OPTION_JSON);
+    if (!json)
+        print_table(o);
+    bool good = (!json || print_json(o)) && write_files(o);
+    return good ? exit_code(&o->result) : MG_EXIT_FAILED;
+}
+
+static int search(struct optimize *o)
+{
+    struct mg_error err;
+    struct mg_observer observer = {
+        .context = o, .now = now, .cancelled = cancelled, .progress = show_progress, .rejected = report_rejected};
+    mg_job_request_search_options(&o->source.request, &o->search);
+    o->bar = isatty(STDERR_FILENO) == 1;
+    enum mg_code code = mg_search(o->source.graph, &o->search, &observer, &o->source.arena, &o->result, &err);
+    if (o->bar)
+        fprintf(stderr, "\n");
+    return code == MG_OK ? answer(o) : mg_source_complain("search", &err);
+}
+
+static bool arguments_fit(const struct mg_options *options)
+{
+    const char *format = options->value[MG_OPTION_FORMAT];
+    if (options->argument_count != 1) {
+        fprintf(stderr, "usage: magisd optimize SOURCE [options]\n");
+        return false;
+    }
+    if (format && strcmp(format, "json") != 0 && strcmp(format, "dot") != 0) {
+        fprintf(stderr, "magisd optimize: --format is json or dot\n");
+        return false;
+    }
+    return true;
+}
+
+int mg_cmd_optimize(int argc, char **argv)
+{
+    struct mg_options options;
+    struct optimize o = {.options = &options};
+    int code;
+    if (mg_options_parse(&options, MG_COMMAND_OPTIMIZE, argc, argv, &code)) {
+        code = MG_EXIT_USAGE;
+        if (arguments_fit(&options)) {
+            struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
+            sigaction(SIGINT, &action, NULL);
+            sigaction(SIGTERM, &action, NULL);
+            code = mg_source_open(&o.source, &options, options.argument[0]);
+            if (code == MG_EXIT_DONE)
+                code = search(&o);
+            mg_source_release(&o.source);
+        }
+    }
+    mg_options_release(&options);
+    return code;
+}

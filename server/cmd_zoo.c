@@ -1,0 +1,110 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "formats/formats.h"
+#include "server/file.h"
+#include "server/source.h"
+
+static void write_entry(struct mg_writer *w, const struct mg_zoo_entry *entry)
+{
+    mg_write_begin_object(w);
+    mg_write_member_string(w, "name", entry->name);
+    mg_write_member_string(w, "title", entry->title);
+    mg_write_key(w, "parameters");
+    mg_write_begin_array(w);
+    for (uint32_t i = 0; i < entry->parameter_count; i++) {
+        mg_write_begin_object(w);
+        mg_write_member_string(w, "name", entry->parameters[i].name);
+        mg_write_member_string(w, "default", entry->parameters[i].fallback);
+        mg_write_member_string(w, "help", entry->parameters[i].help);
+        mg_write_end_object(w);
+    }
+    mg_write_end_array(w);
+    mg_write_end_object(w);
+}
+
+static int list_as_json(void)
+{
+    struct mg_writer w;
+    mg_writer_init(&w);
+    mg_write_begin_object(&w);
+    mg_write_key(&w, "networks");
+    mg_write_begin_array(&w);
+    for (uint32_t i = 0; i < mg_zoo_count(); i++)
+        write_entry(&w, mg_zoo_at(i));
+    mg_write_end_array(&w);
+    mg_write_end_object(&w);
+    int code = mg_writer_finish(&w) && puts(w.data) >= 0 ? MG_EXIT_DONE : MG_EXIT_FAILED;
+    mg_writer_release(&w);
+    return code;
+}
+
+static int list(void)
+{
+    for (uint32_t i = 0; i < mg_zoo_count(); i++) {
+        const struct mg_zoo_entry *entry = mg_zoo_at(i);
+        printf("%-14s %s\n", entry->name, entry->title);
+        for (uint32_t k = 0; k < entry->parameter_count; k++)
+            printf("    %s=%s  %s\n", entry->parameters[k].name, entry->parameters[k].fallback,
+                   entry->parameters[k].help);
+    }
+    return MG_EXIT_DONE;
+}
+
+static void print_summary(const struct mg_graph *g)
+{
+    struct mg_graph_stats stats;
+    mg_graph_stats(g, &stats);
+    printf("%s: %zu operators, %zu values, %llu parameters, %llu contractions with %.6e operations\ndigest %s\n",
+           g->name, g->op_count, g->value_count, (unsigned long long)stats.parameters,
+           (unsigned long long)stats.contractions, stats.contraction_flops, g->digest);
+}
+
+static int write_graph(const struct mg_options *options, const struct mg_graph *g)
+{
+    const char *path = options->value[MG_OPTION_OUTPUT], *format = options->value[MG_OPTION_FORMAT];
+    struct mg_writer w;
+    bool dot = format && strcmp(format, "dot") == 0;
+    if (format && !dot && strcmp(format, "json") != 0) {
+        fprintf(stderr, "magisd zoo: --format is json or dot\n");
+        return MG_EXIT_USAGE;
+    }
+    if (!path && !mg_options_flag(options, MG_OPTION_JSON)) {
+        print_summary(g);
+        return MG_EXIT_DONE;
+    }
+    mg_writer_init(&w);
+    if (dot)
+        mg_graph_write_dot(&w, g);
+    else
+        mg_graph_write(&w, g);
+    bool good = mg_writer_finish(&w) && mg_file_write(path ? path : "-", w.data, w.size);
+    mg_writer_release(&w);
+    return good ? MG_EXIT_DONE : MG_EXIT_FAILED;
+}
+
+static int show(const struct mg_options *options, const char *name)
+{
+    char text[256];
+    struct mg_source source;
+    snprintf(text, sizeof text, "%s%s", strncmp(name, "zoo:", 4) == 0 ? "" : "zoo:", name);
+    int code = mg_source_open(&source, options, text);
+    if (code == MG_EXIT_DONE)
+        code = write_graph(options, source.graph);
+    mg_source_release(&source);
+    return code;
+}
+
+int mg_cmd_zoo(int argc, char **argv)
+{
+    struct mg_options options;
+    int code;
+    if (mg_options_parse(&options, MG_COMMAND_ZOO, argc, argv, &code)) {
+        if (options.argument_count > 0)
+            code = show(&options, options.argument[0]);
+        else
+            code = mg_options_flag(&options, MG_OPTION_JSON) ? list_as_json() : list();
+    }
+    mg_options_release(&options);
+    return code;
+}
