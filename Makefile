@@ -1,6 +1,16 @@
 # magisd: see README.md. `make` builds, `make test` is what CI runs, `make demo` shows the main job.
+# `make help` lists the targets. BUILD names the directory of all that is built.
 BUILD ?= build
-CC ?= gcc
+ifeq ($(origin CC),default)
+CC = gcc
+endif
+FUZZ_CC ?= clang
+MAKEFLAGS += --no-print-directory
+# `make V=1` shows the commands.
+Q = $(if $(V),,@)
+SAY = @$(if $(V),:,echo)
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+
 STD = -std=c17 -D_GNU_SOURCE
 WARN = -Wall -Wextra -Wshadow -Wconversion -Wvla -Wstrict-prototypes -Wmissing-prototypes -Wwrite-strings -Werror
 OPT ?= -O2 -g
@@ -9,37 +19,185 @@ CFLAGS += $(STD) $(WARN) $(OPT) -ffp-contract=off -fno-math-errno $(SANITIZE)
 LDFLAGS += $(SANITIZE)
 LIBS = -lmicrohttpd -ljansson -lsqlite3 -luv -lz -lpthread -lm
 
+PREFIX ?= /usr/local
+BINDIR ?= $(PREFIX)/bin
+MANDIR ?= $(PREFIX)/share/man
+UNITDIR ?= $(PREFIX)/lib/systemd/system
+
 CORE_SRC = $(wildcard core/*/*.c core/*.c)
 STORE_SRC = $(wildcard store/*.c)
 SERVER_SRC = $(wildcard server/*.c)
 CORE_OBJ = $(CORE_SRC:%.c=$(BUILD)/%.o)
 STORE_OBJ = $(STORE_SRC:%.c=$(BUILD)/%.o)
 SERVER_OBJ = $(SERVER_SRC:%.c=$(BUILD)/%.o)
-UNIT_SRC = $(wildcard tests/unit/test_*.c)
-UNIT_BIN = $(UNIT_SRC:tests/unit/%.c=$(BUILD)/tests/%)
+MAIN_OBJ = $(BUILD)/server/main.o
 
-.PHONY: all test clean
-all: $(BUILD)/libmagis.a $(BUILD)/magisd
+UNIT_BIN = $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/test_*.c))
+HELP_OBJ = $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/unit/test_%,$(wildcard tests/unit/*.c)))
+REPLAY_BIN = $(patsubst tests/fuzz/%.c,$(BUILD)/replay/%,$(wildcard tests/fuzz/fuzz_*.c))
+FUZZ_BIN = $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
+TSAN_BIN = $(patsubst tests/tsan/%.c,$(BUILD)/tsan/%,$(wildcard tests/tsan/*.c))
+BENCH_BIN = $(patsubst tests/bench/%.c,$(BUILD)/bench/%,$(wildcard tests/bench/*.c))
+# What tests link: archives, so that each takes only what it needs.
+LIBRARIES = $(BUILD)/libserver.a $(BUILD)/libstore.a $(BUILD)/libmagis.a
+PROGRAM = $(if $(wildcard server/main.c),$(BUILD)/magisd)
+
+# Sub-makes share the job server where there is one.
+PARALLEL = $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(JOBS))
+
+.PHONY: all help deps deps-dev test test-build unit asan asan-build tsan tsan-run fuzz fuzz-run lint bench bench-build \
+	accept demo install uninstall format clean FORCE
+.SECONDARY:
+.DELETE_ON_ERROR:
+
+all: $(BUILD)/libmagis.a $(PROGRAM)
+
+help:
+	@sed -n 's/^## //p' Makefile
+
+# ---- building ----
+
+# Objects depend on the flags they were built with.
+$(BUILD)/flags: FORCE
+	@mkdir -p $(@D)
+	@echo '$(CC) $(CPPFLAGS) $(CFLAGS)' | cmp -s - $@ || echo '$(CC) $(CPPFLAGS) $(CFLAGS)' > $@
+
+# core/banned.h refuses what the core must not call; the reference executor alone may use libm.
+$(BUILD)/core/%.o: CPPFLAGS += -include core/banned.h
+$(BUILD)/core/exec/%.o: CPPFLAGS += -DMG_LIBM_ALLOWED
+$(BUILD)/tests/%.o: CFLAGS += -Wno-missing-prototypes -Wno-shadow -Wno-conversion
+
+$(BUILD)/%.o: %.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(SAY) '  CC   $<'
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
 
 $(BUILD)/libmagis.a: $(CORE_OBJ)
+$(BUILD)/libstore.a: $(STORE_OBJ)
+$(BUILD)/libserver.a: $(filter-out $(MAIN_OBJ),$(SERVER_OBJ))
+$(BUILD)/libtest.a: $(HELP_OBJ)
+$(BUILD)/%.a:
+	@mkdir -p $(@D)
 	@rm -f $@
-	ar rcs $@ $^
+	$(SAY) '  AR   $@'
+	$(Q)ar rcs $@ $^
 
 $(BUILD)/magisd: $(SERVER_OBJ) $(STORE_OBJ) $(BUILD)/libmagis.a
-	$(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
+	$(SAY) '  LINK $@'
+	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o %.a,$^) $(LIBS)
 
-$(BUILD)/%.o: %.c
+$(BUILD)/tests/%: $(BUILD)/tests/unit/%.o $(BUILD)/libtest.a $(LIBRARIES)
+	$(SAY) '  LINK $@'
+	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o %.a,$^) -lcriterion $(LIBS)
+
+$(BUILD)/replay/%: $(BUILD)/tests/fuzz/%.o $(BUILD)/tests/fuzz/replay.o $(LIBRARIES)
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
+	$(SAY) '  LINK $@'
+	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o %.a,$^) $(LIBS)
 
-$(BUILD)/tests/%: tests/unit/%.c $(BUILD)/libmagis.a $(STORE_OBJ)
+$(BUILD)/fuzz/%: $(BUILD)/tests/fuzz/%.o $(LIBRARIES)
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) -Wno-missing-prototypes -Wno-shadow -Wno-conversion -o $@ $< $(filter %.o,$^) $(BUILD)/libmagis.a $(LDFLAGS) -lcriterion $(LIBS)
+	$(SAY) '  LINK $@'
+	$(Q)$(CC) $(LDFLAGS) -fsanitize=fuzzer -o $@ $(filter %.o %.a,$^) $(LIBS)
 
-test: $(UNIT_BIN)
-	@set -e; for t in $(UNIT_BIN); do echo "== $$t"; $$t; done
+$(BUILD)/tsan/%: $(BUILD)/tests/tsan/%.o $(LIBRARIES)
+	@mkdir -p $(@D)
+	$(SAY) '  LINK $@'
+	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o %.a,$^) $(LIBS)
+
+$(BUILD)/bench/%: $(BUILD)/tests/bench/%.o $(LIBRARIES)
+	@mkdir -p $(@D)
+	$(SAY) '  LINK $@'
+	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o %.a,$^) $(LIBS)
+
+# ---- what people call ----
+
+## make            build/magisd and build/libmagis.a
+## make deps       install what building and testing need (the only step that uses the network)
+## make deps-dev   ... and what lint and fuzz need
+deps:
+	@deploy/deps.sh install
+
+deps-dev:
+	@deploy/deps.sh install-dev
+
+## make test       build all and run every test; the last line is "N passed, M failed"
+test:
+	@deploy/deps.sh check || $(MAKE) deps
+	@+$(MAKE) $(PARALLEL) test-build
+	@BUILD=$(BUILD) tests/run.sh $(UNIT_BIN) $(REPLAY_BIN)
+
+test-build: all $(UNIT_BIN) $(REPLAY_BIN)
+
+## make unit       the unit tests alone
+unit:
+	@+$(MAKE) $(PARALLEL) test-build
+	@BUILD=$(BUILD) MAGIS_ONLY=unit tests/run.sh $(UNIT_BIN) $(REPLAY_BIN)
+
+## make asan       every test under AddressSanitizer and UBSan, in build-asan
+asan:
+	@+$(MAKE) $(PARALLEL) test-build BUILD=build-asan OPT='-O1 -g -fno-omit-frame-pointer' \
+		SANITIZE='-fsanitize=address,undefined -fno-sanitize-recover=undefined'
+	@BUILD=build-asan MAGIS_SANITIZER=1 tests/run.sh $(UNIT_BIN:$(BUILD)/%=build-asan/%) \
+		$(REPLAY_BIN:$(BUILD)/%=build-asan/%)
+
+## make tsan       the threaded programs of tests/tsan under ThreadSanitizer, in build-tsan
+tsan:
+	@+$(MAKE) $(PARALLEL) tsan-run BUILD=build-tsan OPT='-O1 -g' SANITIZE=-fsanitize=thread
+
+tsan-run: $(TSAN_BIN)
+	@set -e; for t in $(TSAN_BIN); do echo "== $$t"; TSAN_OPTIONS=halt_on_error=1 $$t; done
+
+## make fuzz       each target of tests/fuzz for FUZZ_SECONDS (60), in build-fuzz
+FUZZ_SECONDS ?= 60
+fuzz:
+	@+$(MAKE) $(PARALLEL) fuzz-run CC=$(FUZZ_CC) BUILD=build-fuzz OPT='-O1 -g' \
+		SANITIZE='-fsanitize=address,undefined,fuzzer-no-link -fno-sanitize-recover=undefined'
+
+fuzz-run: $(FUZZ_BIN)
+	@set -e; for t in $(FUZZ_BIN); do \
+		name=$$(basename $$t); work=$(BUILD)/corpus/$$name; seeds=tests/fuzz/corpus/$$name; \
+		mkdir -p $$work $$seeds; echo "== $$name"; \
+		$$t -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=1024 -print_final_stats=1 \
+			-artifact_prefix=$$work- $$work $$seeds; \
+	done
+
+## make lint       formatting, warnings of clang-tidy and cppcheck, each header alone
+lint:
+	@CC='$(CC)' JOBS=$(JOBS) tests/lint.sh
+
+## make format     apply .clang-format
+format:
+	@git ls-files '*.c' '*.h' | xargs clang-format -i
+
+## make bench      measure
+bench: bench-build
+	@BUILD=$(BUILD) tests/bench.sh bench
+
+bench-build: all $(BENCH_BIN)
+
+## make accept     print the tables of figures to reach, measured
+accept: bench-build
+	@BUILD=$(BUILD) tests/bench.sh accept
+
+## make demo       the main job on a real network, in a browser
+demo:
+	@deploy/deps.sh check || $(MAKE) deps
+	@+$(MAKE) $(PARALLEL) all
+	@BUILD=$(BUILD) deploy/demo.sh
+
+## make install    to DESTDIR and PREFIX (/usr/local)
+install: all
+	install -D -m 755 $(BUILD)/magisd $(DESTDIR)$(BINDIR)/magisd
+	$(foreach page,$(wildcard deploy/*.1),install -D -m 644 $(page) $(DESTDIR)$(MANDIR)/man1/$(notdir $(page));)
+	$(foreach unit,$(wildcard deploy/*.service),install -D -m 644 $(unit) $(DESTDIR)$(UNITDIR)/$(notdir $(unit));)
+
+uninstall:
+	rm -f $(DESTDIR)$(BINDIR)/magisd
+	rm -f $(patsubst deploy/%,$(DESTDIR)$(MANDIR)/man1/%,$(wildcard deploy/*.1))
+	rm -f $(patsubst deploy/%,$(DESTDIR)$(UNITDIR)/%,$(wildcard deploy/*.service))
 
 clean:
-	rm -rf $(BUILD)
+	rm -rf $(BUILD) build-asan build-tsan build-fuzz
 
--include $(CORE_OBJ:.o=.d) $(STORE_OBJ:.o=.d) $(SERVER_OBJ:.o=.d)
+-include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -1,0 +1,85 @@
+#!/bin/bash
+# What `make lint` checks; every finding is an error.
+set -u
+cd "$(dirname "$0")/.." || exit 2
+CC=${CC:-gcc}
+JOBS=${JOBS:-2}
+FLAGS="-std=c17 -D_GNU_SOURCE -I. -Icore"
+status=0
+
+sources() {
+    git ls-files --cached --others --exclude-standard -- "$@" | sort -u
+}
+
+step() {
+    local title=$1
+    shift
+    echo "== $title"
+    "$@" || {
+        echo "lint: $title failed" >&2
+        status=1
+    }
+}
+
+need() {
+    command -v "$1" >/dev/null && return 0
+    echo "lint: $1 is missing (make deps-dev)" >&2
+    status=1
+    return 1
+}
+
+check_format() {
+    sources '*.c' '*.h' | xargs -r clang-format --dry-run -Werror
+}
+
+# A header must not lean on what its includer included before.
+check_headers() {
+    local header bad=0
+    for header in $(sources '*.h'); do
+        $CC $FLAGS -Wall -Wextra -Werror -fsyntax-only -include "$header" -x c /dev/null || bad=1
+    done
+    return $bad
+}
+
+# The build includes core/banned.h before each file; here the files must stand on their own includes.
+check_includes() {
+    sources 'core/*.c' 'core/**/*.c' | xargs -r -P "$JOBS" -n 8 "$CC" $FLAGS -fsyntax-only -Werror=implicit-function-declaration
+}
+
+# What slipped past the names in banned.h would show among the symbols.
+check_symbols() {
+    local library=build/libmagis.a banned found
+    [ -f $library ] || return 0
+    banned='exp|exp2|expm1|log|log2|log10|log1p|pow|cbrt|hypot|sin|cos|tan|a(sin|cos|tan)|atan2|(sin|cos|tan)h|erfc?|[lt]gamma|fmod|remainder|ldexp|frexp'
+    found=$(nm -A -u $library 2>/dev/null | grep -vE ':(exec_|kernel_)' | grep -E " U (${banned})f?\$" | grep -vE "$(exec_objects)")
+    [ -z "$found" ] || { echo "$found"; return 1; }
+}
+
+exec_objects() {
+    local name pattern=':(none'
+    for name in $(sources 'core/exec/*.c'); do
+        pattern="$pattern|$(basename "$name" .c)\\.o"
+    done
+    echo "$pattern):"
+}
+
+check_tidy() {
+    sources 'core/*.c' 'core/**/*.c' 'store/*.c' 'server/*.c' |
+        xargs -r -P "$JOBS" -n 4 clang-tidy --quiet --warnings-as-errors='*' 2>/dev/null -- $FLAGS
+}
+
+check_cppcheck() {
+    sources 'core/*.c' 'core/**/*.c' 'store/*.c' 'server/*.c' |
+        cppcheck -q -j "$JOBS" --std=c11 --enable=warning,performance,portability --inline-suppr \
+            --suppress=missingInclude --suppress=normalCheckLevelMaxBranches --suppress=unknownMacro \
+            --suppress=preprocessorErrorDirective --error-exitcode=1 -I. -Icore -D_GNU_SOURCE --file-list=-
+}
+
+need clang-format && step 'formatting' check_format
+step 'each header alone' check_headers
+step 'core files stand on their own includes' check_includes
+step 'symbols of the core' check_symbols
+need cppcheck && step 'cppcheck' check_cppcheck
+need clang-tidy && step 'clang-tidy' check_tidy
+[ $status = 0 ] && echo 'lint: clean'
+exit $status

@@ -1,0 +1,115 @@
+#!/bin/bash
+# Runs all tests and adds up what each runner reports.
+#
+#   BUILD=build tests/run.sh PROGRAM...
+#
+# PROGRAMs are unit test binaries (BUILD/tests/*, Criterion) and replays of fuzz corpora
+# (BUILD/replay/*); after them come the scripts of tests/e2e and tests/browser (*.sh, *.py, *.js,
+# *.mjs). A script prints "N passed, M failed" and exits non-zero if M > 0; it finds the daemon in
+# $MAGISD, the build in $BUILD, an empty folder of its own in $MAGIS_TMP and, in tests/browser, the
+# browser in $CHROMIUM. The last line here is the sum, in the same words. MAGIS_ONLY=unit leaves the
+# scripts out. MAGIS_FILTER=TEXT takes only runners whose name contains TEXT. With
+# MAGIS_SANITIZER=1 a report of a sanitizer fails its runner.
+set -u
+cd "$(dirname "$0")/.." || exit 2
+BUILD=$(realpath "${BUILD:-build}")
+export BUILD MAGISD="$BUILD/magisd" LC_ALL=C.UTF-8
+logs=$BUILD/logs
+mkdir -p "$logs"
+passed=0
+failed=0
+
+# Criterion forks: a leak in a child does not fail its test, so reports go to files that are looked for.
+sanitize() {
+    [ -n "${MAGIS_SANITIZER:-}" ] || return 0
+    rm -f "$logs/$1".report.*
+    export ASAN_OPTIONS="log_path=$logs/$1.report:detect_stack_use_after_return=1:allocator_may_return_null=1"
+    export UBSAN_OPTIONS="log_path=$logs/$1.report:print_stacktrace=1"
+}
+
+# account NAME STATUS SECONDS: reads the log of a runner and adds its counts.
+account() {
+    local name=$1 status=$2 seconds=$3 log=$logs/$1.log good bad line
+    line=$(grep -aE '^[0-9]+ passed, [0-9]+ failed$' "$log" | tail -n 1)
+    if [ -z "$line" ]; then
+        line=$(sed -nE 's/.*Tested: ([0-9]+) \| Passing: ([0-9]+) .*/\1 \2/p' "$log" | tail -n 1 |
+            { read -r tested passing && echo "$passing passed, $((tested - passing)) failed"; })
+    fi
+    good=${line%% *}
+    bad=${line#*, }
+    bad=${bad%% *}
+    if [ -z "$line" ]; then
+        good=0 bad=1
+    elif [ "$good" = 0 ] && [ "$bad" = 0 ]; then
+        bad=1 # a runner without a test is a mistake
+    elif [ "$status" != 0 ] && [ "$bad" = 0 ]; then
+        bad=1
+    fi
+    if compgen -G "$logs/$name.report.*" >/dev/null; then
+        cat "$logs/$name".report.* >>"$log"
+        bad=$((bad + 1))
+    fi
+    passed=$((passed + good))
+    failed=$((failed + bad))
+    if [ "$bad" = 0 ]; then
+        printf 'ok    %-32s %4d passed  %3d s\n' "$name" "$good" "$seconds"
+        return
+    fi
+    printf 'FAIL  %-32s %4d passed, %d failed (exit status %d)\n' "$name" "$good" "$bad" "$status"
+    tail -n 60 "$log" | sed 's/^/    | /'
+}
+
+# run NAME LIMIT_S COMMAND...
+run() {
+    local name=$1 limit=$2 start=$SECONDS
+    shift 2
+    case $name in *"${MAGIS_FILTER:-}"*) ;; *) return ;; esac
+    sanitize "$name"
+    export MAGIS_TMP
+    MAGIS_TMP=$(mktemp -d)
+    timeout -k 10 "$limit" "$@" >"$logs/$name.log" 2>&1 </dev/null
+    local status=$?
+    [ $status = 124 ] && echo "stopped after $limit s" >>"$logs/$name.log"
+    rm -rf "$MAGIS_TMP"
+    account "$name" $status $((SECONDS - start))
+}
+
+run_scripts() {
+    local kind=$1 script name
+    for script in tests/"$kind"/*; do
+        name=$kind-$(basename "$script")
+        case $(basename "$script") in
+        lib* | _* | *.md) ;;
+        *.sh) run "$name" 300 bash "$script" ;;
+        *.py) run "$name" 300 python3 "$script" ;;
+        *.js | *.mjs) run "$name" 300 node "$script" ;;
+        esac
+    done
+}
+
+find_browser() {
+    local candidate
+    for candidate in "${CHROMIUM:-}" chromium chromium-browser google-chrome; do
+        [ -n "$candidate" ] && command -v "$candidate" && return 0
+    done
+    return 1
+}
+
+for program in "$@"; do
+    case $program in
+    */replay/*) run "replay-$(basename "$program")" 120 "$program" "tests/fuzz/corpus/$(basename "$program")" ;;
+    *) run "$(basename "$program")" 120 "$program" ;;
+    esac
+done
+if [ "${MAGIS_ONLY:-}" != unit ]; then
+    run_scripts e2e
+    if CHROMIUM=$(find_browser); then
+        export CHROMIUM
+        run_scripts browser
+    elif [ -d tests/browser ]; then
+        echo '!!!!! NO CHROMIUM HERE: THE BROWSER TESTS WERE LEFT OUT !!!!!'
+    fi
+fi
+[ $((passed + failed)) -gt 0 ] || failed=1
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]
