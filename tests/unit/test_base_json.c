@@ -479,11 +479,11 @@ static bool keep_failing(struct mg_json *json, void *context)
 {
     double value;
     const char *text;
-    bool any = mg_json_double(json, &value);
+    int any = mg_json_double(json, &value);
     mg_json_fail(json, MG_ERR_INTERNAL, "later");
-    any |= mg_json_string(json, &text, NULL) | mg_json_skip(json, NULL, NULL) | mg_json_enter_object(json);
-    any |= mg_json_next_element(json) | mg_json_next_member(json, &text) | (mg_json_peek(json) != MG_JSON_END);
-    *(bool *)context = any;
+    any += mg_json_string(json, &text, NULL) + mg_json_skip(json, NULL, NULL) + mg_json_enter_object(json);
+    any += mg_json_next_element(json) + mg_json_next_member(json, &text) + (mg_json_peek(json) != MG_JSON_END);
+    *(bool *)context = any > 0;
     return false;
 }
 
