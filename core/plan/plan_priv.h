@@ -1,0 +1,52 @@
+/* Geometry of parts, shared by builder, simulator and the plan's reader (not by the checker). */
+#ifndef MG_PLAN_PRIV_H
+#define MG_PLAN_PRIV_H
+
+#include "plan/plan.h"
+
+enum { MG_MAX_NEST = 12 };
+
+/* One part of one region: its index, its bounds (in units of the region's length, absolute where an
+ * enclosing region splits the same axis), and whether it has the larger extent (0) or the smaller (1). */
+struct mg_part {
+    uint32_t region, index, size_class;
+    int64_t lo, hi;
+};
+/* A place inside regions: one part for each enclosing region, outermost first. */
+struct mg_nest {
+    uint32_t depth;
+    struct mg_part part[MG_MAX_NEST];
+};
+
+/* The operator's entry in the region, or NULL. Entries ascend by operator. */
+const struct mg_region_op *mg_region_find(const struct mg_region *region, mg_op op);
+/* Regions enclosing `region` and itself, outermost first; returns how many (MG_MAX_NEST + 1: too deep). */
+uint32_t mg_region_chain(const struct mg_region *regions, uint32_t region, uint32_t chain[MG_MAX_NEST]);
+/* The region's length at this place (R11: within the parent's part). */
+int64_t mg_nest_length(const struct mg_region *regions, const struct mg_nest *nest, uint32_t region);
+/* Enters part `index` of `region`, the parent of which is the innermost of the nest. */
+void mg_nest_enter(const struct mg_region *regions, struct mg_nest *nest, uint32_t region, uint32_t index);
+/* First part of the class with the smaller extent, or the number of parts if all are equal. */
+uint32_t mg_nest_second_class(const struct mg_region *regions, const struct mg_nest *nest, uint32_t region);
+/* One nest for each distinct tuple of extents under `region` and those enclosing it, in order of first
+ * occurrence; MG_NONE gives the one empty nest. The array is in the arena. */
+const struct mg_nest *mg_nest_tuples(const struct mg_region *regions, uint32_t region, struct mg_arena *arena,
+                                     uint32_t *count);
+bool mg_nest_same_tuple(const struct mg_nest *a, const struct mg_nest *b);
+
+/* How the operator is cut at this place: at most one cut for each axis (inner regions win). */
+uint32_t mg_nest_cuts(const struct mg_region *regions, const struct mg_nest *nest, mg_op op,
+                      struct mg_cut cuts[MG_MAX_NEST]);
+/* The box of result (or operand) `slot` of the operator at this place. */
+void mg_nest_out_box(const struct mg_graph *g, const struct mg_region *regions, const struct mg_nest *nest, mg_op op,
+                     uint32_t slot, int64_t lo[MG_MAX_RANK], struct mg_shape *shape);
+void mg_nest_in_box(const struct mg_graph *g, const struct mg_region *regions, const struct mg_nest *nest, mg_op op,
+                    uint32_t slot, int64_t lo[MG_MAX_RANK], struct mg_shape *shape);
+/* Part 0 of the region and of all that enclose it. */
+void mg_nest_first(const struct mg_region *regions, uint32_t region, struct mg_nest *nest);
+
+/* Is result `slot` of the operator without the region's axis (R6)? */
+bool mg_region_reduces(const struct mg_graph *g, const struct mg_region *region, mg_op op, uint32_t slot);
+void mg_dense_strides(const struct mg_shape *shape, int64_t stride[MG_MAX_RANK]);
+
+#endif
