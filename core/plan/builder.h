@@ -80,6 +80,7 @@ void mg_plan_builder_run(struct mg_plan_builder *b, mg_op op, const uint32_t *in
 uint32_t mg_plan_builder_operand(struct mg_plan_builder *b, mg_op op, uint32_t slot, uint32_t instance);
 /* Was the (base of the) instance made in the body of the innermost open region, with a storage of its own? */
 bool mg_plan_builder_is_local(const struct mg_plan_builder *b, uint32_t instance);
+bool mg_plan_builder_same_storage(const struct mg_plan_builder *b, uint32_t a, uint32_t c);
 uint64_t mg_plan_builder_storage_bytes(const struct mg_plan_builder *b, uint32_t instance);
 
 /* ---- the rest ---- */

@@ -47,6 +47,7 @@ struct mg_instance {
     int64_t stride[MG_MAX_RANK]; /* elements; of part 0's box in a region */
     struct mg_shape shape;       /* of part 0's box in a region, else the value's */
 };
+/* Storages without an instance are workspaces, in the order of the steps that need one. */
 struct mg_storage {
     uint64_t bytes;  /* rounded up to the device's align */
     uint64_t offset; /* in the arena */
@@ -86,7 +87,7 @@ struct mg_figures {
     double latency_s;
     uint64_t peak_bytes;
     uint64_t arena_bytes;
-    uint64_t host_bytes;
+    uint64_t host_bytes; /* distinct stored values, unrounded */
 };
 
 struct mg_plan {
@@ -129,9 +130,15 @@ struct mg_buffer {
     uint32_t lower, upper; /* live in [lower, upper) */
     uint64_t offset;       /* result */
 };
-/* Offsets are multiples of `align`. Returns the arena's size. */
+/* Offsets are multiples of `align` (sizes are rounded up to it). Returns the arena's size. Buffers that
+ * are empty or live nowhere get offset 0. Deterministic; effort counts comparisons. `magisd place
+ * FILE.csv` reads id,lower,upper,size into buffers and calls mg_place_with(..., 1, MG_PLACE_HARD, ...). */
+#define MG_PLACE_EFFORT UINT64_C(8000000)  /* what publication of a plan can afford: some 20 ms */
+#define MG_PLACE_HARD UINT64_C(4000000000) /* some seconds */
 enum mg_code mg_place(struct mg_buffer *buffers, size_t count, uint64_t align, uint64_t *arena_bytes,
                       struct mg_arena *scratch, struct mg_error *err) MG_WARN_UNUSED;
+enum mg_code mg_place_with(struct mg_buffer *buffers, size_t count, uint64_t align, uint64_t effort,
+                           uint64_t *arena_bytes, struct mg_arena *scratch, struct mg_error *err) MG_WARN_UNUSED;
 /* Fills offsets of plan->storages and figures.arena_bytes. */
 enum mg_code mg_plan_place(struct mg_plan *plan, struct mg_arena *scratch, struct mg_error *err) MG_WARN_UNUSED;
 

@@ -49,4 +49,28 @@ void mg_nest_first(const struct mg_region *regions, uint32_t region, struct mg_n
 bool mg_region_reduces(const struct mg_graph *g, const struct mg_region *region, mg_op op, uint32_t slot);
 void mg_dense_strides(const struct mg_shape *shape, int64_t stride[MG_MAX_RANK]);
 
+/* ---- memory by position in the list (S3), for simulator and placement ---- */
+struct mg_interval {
+    uint32_t lower, upper; /* live at steps [lower, upper); lower is MG_NONE for a storage without instance */
+    uint32_t made_by;      /* MG_NONE: there before step 0 */
+};
+const struct mg_interval *mg_plan_intervals(const struct mg_plan *plan, struct mg_arena *arena); /* by storage */
+uint64_t mg_step_workspace(const struct mg_plan *plan, const struct mg_step *step);
+
+/* ---- prices: each distinct (name, signature) once (price.c) ---- */
+struct mg_price_table {
+    struct mg_price *prices;
+    size_t count, capacity;
+    uint32_t *slots; /* open addressing, MG_NONE = empty */
+    size_t slot_count;
+    char *text; /* the signature under construction */
+    size_t size, text_capacity;
+};
+/* Each returns the index of the price. mg_price_op fails only if the operator cannot be cut so. */
+uint32_t mg_price_op(struct mg_price_table *table, const struct mg_graph *g, const struct mg_device *device, mg_op op,
+                     const struct mg_cut *cuts, uint32_t cut_count, struct mg_arena *arena, struct mg_error *err);
+/* name: "store", "load", "slice", "join" or "acc". */
+uint32_t mg_price_copy(struct mg_price_table *table, const struct mg_device *device, const char *name,
+                       enum mg_dtype dtype, const struct mg_shape *shape, struct mg_arena *arena);
+
 #endif

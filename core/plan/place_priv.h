@@ -1,0 +1,38 @@
+/* Placement's working set, for place.c and place_exact.c. */
+#ifndef MG_PLAN_PLACE_PRIV_H
+#define MG_PLAN_PLACE_PRIV_H
+
+#include "base/digest.h"
+#include "plan/plan_priv.h"
+
+enum { MG_PLACE_ORDERS = 4 };
+
+struct mg_place_event {
+    uint32_t at;
+    int64_t bytes;
+};
+struct mg_place_key {
+    double by[2];
+    uint32_t item;
+};
+struct mg_place_item {
+    uint64_t size, offset;
+    uint32_t lower, upper;
+    size_t buffer;
+};
+struct mg_placement {
+    struct mg_place_item *items;
+    size_t count;
+    struct mg_place_item *stack; /* placed so far, by offset */
+    uint64_t *trial, *best;      /* offsets by item */
+    uint32_t *order;             /* of the best */
+    uint64_t height, bound;
+    int64_t effort; /* comparisons left */
+};
+
+/* Keys descending, then items ascending; for qsort. */
+int mg_place_compare_keys(const void *a, const void *b);
+/* Searches for a packing at the lower bound while effort is left. */
+void mg_place_exact(struct mg_placement *p, uint64_t align, struct mg_arena *scratch);
+
+#endif
