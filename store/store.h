@@ -303,6 +303,8 @@ void mg_store_cancel(mg_store *store, const char *id, mg_store_cb *cb, void *ctx
 struct mg_store_points;
 void mg_store_finish(mg_store *store, const char *id, const struct mg_store_outcome *outcome,
                      const struct mg_store_points *last, mg_store_cb *cb, void *ctx);
+/* queued or waiting -> succeeded with the front, plans and figures of `source`, a job that succeeded. */
+void mg_store_reuse(mg_store *store, const char *id, const char *source, mg_store_cb *cb, void *ctx);
 /* A new queued job with the request and graph of an ended one. CONFLICT: it has not ended, or has no graph. */
 void mg_store_retry(mg_store *store, const char *id, const char *owner, const char *token, mg_store_cb *cb, void *ctx);
 /* name, labels: NULL leaves as is. */
@@ -314,8 +316,9 @@ void mg_store_delete(mg_store *store, const char *id, mg_store_cb *cb, void *ctx
  * cancelled. result.jobs: every job that has not ended, in order of the queue, and those that failed just now. */
 void mg_store_recover(mg_store *store, mg_store_cb *cb, void *ctx);
 /* Removes ended jobs that ended before now - keep_days, then the oldest while the file holds more than max_bytes
- * (0: no such limit); pinned jobs and the newest of each label stay. At most `limit` jobs a call; result.jobs: those
- * removed; result.count: how many. Call again while count == limit. */
+ * (0: no such limit); pinned jobs and the newest of each label stay (where space is short: of each label that more
+ * than one job carries, for a commit's label is on one job only and would keep it for ever). At most `limit` jobs a
+ * call; result.jobs: those removed; result.count: how many. Call again while count == limit. */
 void mg_store_expire(mg_store *store, double keep_days, int64_t max_bytes, int limit, mg_store_cb *cb, void *ctx);
 
 /* ---- writes that are progress (whole, but the last moments may be lost when the power fails) ---- */
