@@ -45,7 +45,7 @@ PROGRAM = $(if $(wildcard server/main.c),$(BUILD)/magisd)
 # Sub-makes share the job server where there is one.
 PARALLEL = $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(JOBS))
 
-.PHONY: all help deps deps-dev test test-build unit asan asan-build tsan tsan-run fuzz fuzz-run lint bench bench-build \
+.PHONY: all help deps deps-dev test test-build unit unit-build asan asan-build tsan tsan-run fuzz fuzz-run lint bench bench-build \
 	accept demo install uninstall format clean FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
@@ -127,11 +127,12 @@ test:
 	@+$(MAKE) $(PARALLEL) test-build
 	@BUILD=$(BUILD) tests/run.sh $(UNIT_BIN) $(REPLAY_BIN)
 
-test-build: all $(UNIT_BIN) $(REPLAY_BIN)
+test-build: all unit-build
+unit-build: $(UNIT_BIN) $(REPLAY_BIN)
 
 ## make unit       the unit tests alone
 unit:
-	@+$(MAKE) $(PARALLEL) test-build
+	@+$(MAKE) $(PARALLEL) unit-build
 	@BUILD=$(BUILD) MAGIS_ONLY=unit tests/run.sh $(UNIT_BIN) $(REPLAY_BIN)
 
 ## make asan       every test under AddressSanitizer and UBSan, in build-asan

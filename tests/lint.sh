@@ -65,7 +65,7 @@ exec_objects() {
 
 check_tidy() {
     sources 'core/*.c' 'core/**/*.c' 'store/*.c' 'server/*.c' |
-        xargs -r -P "$JOBS" -n 4 clang-tidy --quiet --warnings-as-errors='*' 2>/dev/null -- $FLAGS
+        FLAGS=$FLAGS xargs -r -P "$JOBS" -n 4 sh -c 'clang-tidy --quiet --warnings-as-errors="*" "$@" -- $FLAGS 2>/dev/null' tidy
 }
 
 check_cppcheck() {

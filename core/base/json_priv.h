@@ -1,11 +1,43 @@
-/* What reader and writer of JSON share. */
+/* What the files of reader and writer of JSON share. */
 #ifndef MG_BASE_JSON_PRIV_H
 #define MG_BASE_JSON_PRIV_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+
+#include "base/json.h"
 
 /* The length (1-4) of the well-formed UTF-8 sequence at `at`, which has `left` bytes; 0 if there is
  * none (truncated, overlong, a surrogate, beyond U+10FFFF). */
 size_t mg_utf8_length(const char *at, size_t left);
+
+/* Fails with MG_ERR_SYNTAX, naming line and column of json->at. Always returns false. */
+bool mg_json_fail_syntax(struct mg_json *json, const char *what);
+/* Starts the next value, which must be of `kind`. */
+bool mg_json_begin(struct mg_json *json, enum mg_json_kind kind);
+
+/* A string literal as it stands between its quotes. */
+struct mg_json_span {
+    const char *text;
+    size_t size;
+    bool escaped;
+};
+/* Reads the string whose opening quote is at json->at. */
+bool mg_json_scan_string(struct mg_json *json, struct mg_json_span *out);
+/* Decoding never lengthens: `out` holds span->size bytes. Returns the size. */
+size_t mg_json_decode(const struct mg_json_span *span, char *out);
+
+/* A number literal: digits times 10^exponent, where at most 19 significant digits fit `digits`. */
+struct mg_json_number {
+    const char *text;
+    size_t size;
+    uint64_t digits;
+    int exponent;
+    bool negative;
+    bool exact; /* digits and exponent tell the whole value */
+};
+/* Reads the number at json->at by the grammar of RFC 8259. */
+bool mg_json_scan_number(struct mg_json *json, struct mg_json_number *number);
 
 #endif
