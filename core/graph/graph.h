@@ -40,6 +40,9 @@ struct mg_shape {
 };
 int64_t mg_shape_elements(const struct mg_shape *shape); /* 1 for a scalar */
 bool mg_shape_equal(const struct mg_shape *a, const struct mg_shape *b);
+/* Rank and sizes in range, and at most 2^50 bytes. */
+bool mg_shape_fits(const struct mg_shape *shape, enum mg_dtype dtype);
+void mg_shape_strides(const struct mg_shape *shape, int64_t stride[MG_MAX_RANK]); /* row-major */
 
 /* Arithmetic of f32 contractions. */
 enum mg_math { MG_MATH_F32, MG_MATH_TF32 };
@@ -72,6 +75,12 @@ struct mg_attr {
         const char *string;
     };
 };
+const char *mg_attr_name(enum mg_attr_key key);
+enum mg_attr_key mg_attr_from_name(const char *name); /* MG_ATTR_COUNT if unknown */
+/* NULL if absent. */
+const struct mg_attr *mg_attr_find(const struct mg_attr *attrs, uint32_t count, enum mg_attr_key key);
+/* The type that an operator's schema gives an attribute; false if the operator does not take it. */
+bool mg_op_attr_type(enum mg_op_type type, enum mg_attr_key key, enum mg_attr_type *out);
 
 enum mg_kind { MG_KIND_COMPUTED, MG_KIND_INPUT, MG_KIND_WEIGHT, MG_KIND_STATE, MG_KIND_CONSTANT };
 enum mg_home { MG_HOME_DEVICE, MG_HOME_HOST };
@@ -85,6 +94,7 @@ struct mg_value_info {
     mg_op producer;     /* MG_NONE unless kind is COMPUTED */
     uint32_t slot;      /* which output of the producer */
     bool declared;      /* shape was declared by the input and must agree with inference */
+    bool known;         /* shape and dtype are known (always, after normalisation) */
     bool is_output;     /* graph output */
     mg_value update_of; /* this value is the new version of that weight or state; else MG_NONE */
     mg_value updated_by;/* for a weight or state: its new version; else MG_NONE */
@@ -110,8 +120,12 @@ struct mg_op_info {
     const mg_value *out;
     uint32_t out_count;
     int32_t in_place; /* operand whose storage the first output takes, or -1 */
+    bool in_place_given; /* asked for by the input: an error where it is impossible */
     bool is_view;     /* decided by normalisation: costs nothing, makes no storage */
     mg_op forward_of; /* autodiff: the forward operator this gradient belongs to, or MG_NONE */
+    bool inferred;    /* results and attributes are complete (always, after normalisation) */
+    const struct mg_axis *axes; /* after normalisation; read through mg_op_axes */
+    uint32_t axis_count;
 };
 
 struct mg_graph {
@@ -125,28 +139,34 @@ struct mg_graph {
     mg_value *outputs;
     size_t output_count, output_capacity;
     bool normalised;
-    mg_op forward_ops; /* operators before this index are the forward pass (autodiff); op_count otherwise */
+    mg_op forward_ops; /* operators before this index are the forward pass (autodiff); else MG_NONE, after
+                        * normalisation op_count */
     char digest[65];   /* hex, after normalisation */
     void *name_index;  /* private: hash table from names */
 };
 
 /* ---- building ---- */
 struct mg_graph *mg_graph_new(struct mg_arena *arena, const char *name);
-/* Names must be unique among values; NULL makes a fresh one ("v12"). Returns MG_NONE if taken. */
+/* Names must be unique among values; NULL makes a fresh one ("v12"). Returns MG_NONE if the name is taken or the
+ * shape does not fit. A COMPUTED value gets its producer later (mg_graph_add_op); its shape may be NULL: not known
+ * yet, dtype ignored. So operators may be added in any order, once the values between them are. */
 mg_value mg_graph_add_value(struct mg_graph *g, const char *name, enum mg_kind kind, enum mg_dtype dtype,
                             const struct mg_shape *shape);
-/* Adds an operator whose outputs are new values (named by out_names, or fresh ones); shapes and dtypes
- * are inferred at once, so operands must exist already. `attrs` may be partial: defaults fill the
- * rest. Fails with a message naming operator and reason. out receives the values. */
+/* Adds an operator. Results are named by out_names (NULL, or an entry NULL: fresh names); a name of a COMPUTED value
+ * without producer binds that value, whose declared shape must then agree. Results of opaque operators must be declared
+ * so. `attrs` may be partial: defaults fill the rest. Shapes and dtypes are inferred at once if those of all operands
+ * are known, else by normalisation. Fails with a message that names operator and reason; the pointer is /ops/N, N
+ * counting the operators added before. `out` (may be NULL) receives the values. */
 enum mg_code mg_graph_add_op(struct mg_graph *g, enum mg_op_type type, const char *name, const mg_value *in,
                              uint32_t in_count, const struct mg_attr *attrs, uint32_t attr_count,
                              const char *const *out_names, uint32_t out_count, mg_value *out,
                              struct mg_error *err) MG_WARN_UNUSED;
-/* A name in out_names may be that of a value added as MG_KIND_COMPUTED that has no producer yet: the operator
- * becomes its producer, and shape and dtype must agree with what is inferred. Results of opaque operators must be
- * declared so. */
+/* The storage of operand `operand` shall be taken by the first result (S6); only for elementwise operators. */
+void mg_graph_set_in_place(struct mg_graph *g, mg_op op, int32_t operand);
+void mg_graph_set_module(struct mg_graph *g, mg_op op, const char *module);
 void mg_graph_add_output(struct mg_graph *g, mg_value value);
-/* Declares new_version as the update of weight (in-place operators only). */
+/* Declares new_version as the update of weight. Its producer must read the weight and be elementwise; it is made in
+ * place by normalisation. */
 void mg_graph_add_update(struct mg_graph *g, mg_value weight, mg_value new_version);
 mg_value mg_graph_find_value(const struct mg_graph *g, const char *name); /* MG_NONE if unknown */
 
@@ -165,6 +185,7 @@ enum mg_purity { MG_PURE, MG_SEEDED, MG_IMPURE };
 enum mg_cost_class { MG_COST_VIEW, MG_COST_CONTRACTION, MG_COST_ELEMENTWISE, MG_COST_ROWS /* gather, scatter: rows touched */ };
 enum mg_layout { MG_LAYOUT_DENSE, MG_LAYOUT_OUTER, MG_LAYOUT_ANY, MG_LAYOUT_MATRIX /* last two dims in either order */ };
 enum mg_purity mg_op_purity(const struct mg_graph *g, mg_op op);
+enum mg_cost_class mg_op_cost(enum mg_op_type type);
 /* Does a reader accept operand `slot` with these strides (in elements)? */
 bool mg_op_accepts_layout(const struct mg_graph *g, mg_op op, uint32_t slot, const struct mg_shape *shape,
                           const int64_t *stride);
@@ -215,6 +236,13 @@ struct mg_cut {
  * nested regions pass one cut per axis with absolute bounds. */
 enum mg_code mg_op_describe(const struct mg_graph *g, mg_op op, const struct mg_cut *cuts, uint32_t cut_count,
                             struct mg_arena *arena, struct mg_op_desc *out, struct mg_error *err) MG_WARN_UNUSED;
+
+/* The implicit matrix multiplications of a contraction (device-model.md): B products of M x N, depth K. */
+enum { MG_MAX_GEMMS = 5 };
+struct mg_gemm {
+    int64_t b, m, n, k;
+};
+uint32_t mg_op_gemms(const struct mg_op_desc *desc, struct mg_gemm out[MG_MAX_GEMMS]); /* 0: no contraction */
 
 /* ---- properties of the whole graph ---- */
 struct mg_graph_stats {
