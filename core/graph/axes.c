@@ -121,8 +121,7 @@ void mg_axes_reduce(struct mg_axes *t)
     int64_t to = 0;
     for (uint32_t d = 0; d < in->rank; d++) {
         bool reduced = listed(t->desc, MG_ATTR_AXES, d);
-        uint32_t a =
-            mg_axes_open(t, "d", (int)d, in->dim[d], reduced ? reducer(t->desc->type) : MG_COMBINE_NONE);
+        uint32_t a = mg_axes_open(t, "d", (int)d, in->dim[d], reduced ? reducer(t->desc->type) : MG_COMBINE_NONE);
         mg_axes_in(t, a, 0, d, 1);
         if (!reduced)
             mg_axes_out(t, a, 0, to, 1);
@@ -297,8 +296,8 @@ void mg_axes_scatter_add(struct mg_axes *t)
     int64_t axis = mg_desc_int(t->desc, MG_ATTR_AXIS), end = axis + index->rank;
     for (uint32_t d = 0; d < from->rank; d++) {
         bool indexed = d >= axis && d < end;
-        uint32_t a = mg_axes_open(t, indexed ? "i" : "d", (int)d, from->dim[d],
-                                  indexed ? MG_COMBINE_SUM : MG_COMBINE_NONE);
+        uint32_t a =
+            mg_axes_open(t, indexed ? "i" : "d", (int)d, from->dim[d], indexed ? MG_COMBINE_SUM : MG_COMBINE_NONE);
         mg_axes_in(t, a, 0, d, 1);
         if (indexed)
             mg_axes_in(t, a, 1, d - axis, 1);

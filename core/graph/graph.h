@@ -26,8 +26,18 @@ enum { MG_MAX_RANK = 8, MG_MAX_AXES = 12 };
 #define MG_IGNORE_NONE (-2147483648LL) /* ignore_index of cross_entropy: no index is ignored */
 
 enum mg_dtype {
-    MG_DTYPE_F64, MG_DTYPE_F32, MG_DTYPE_F16, MG_DTYPE_BF16, MG_DTYPE_F8E4M3, MG_DTYPE_F8E5M2,
-    MG_DTYPE_I64, MG_DTYPE_I32, MG_DTYPE_I16, MG_DTYPE_I8, MG_DTYPE_U8, MG_DTYPE_BOOL,
+    MG_DTYPE_F64,
+    MG_DTYPE_F32,
+    MG_DTYPE_F16,
+    MG_DTYPE_BF16,
+    MG_DTYPE_F8E4M3,
+    MG_DTYPE_F8E5M2,
+    MG_DTYPE_I64,
+    MG_DTYPE_I32,
+    MG_DTYPE_I16,
+    MG_DTYPE_I8,
+    MG_DTYPE_U8,
+    MG_DTYPE_BOOL,
     MG_DTYPE_COUNT
 };
 uint32_t mg_dtype_size(enum mg_dtype dtype);
@@ -90,20 +100,20 @@ struct mg_value_info {
     struct mg_shape shape;
     enum mg_dtype dtype;
     enum mg_kind kind;
-    enum mg_home home;  /* resident values only */
-    mg_op producer;     /* MG_NONE unless kind is COMPUTED */
-    uint32_t slot;      /* which output of the producer */
-    bool declared;      /* shape was declared by the input and must agree with inference */
-    bool known;         /* shape and dtype are known (always, after normalisation) */
-    bool is_output;     /* graph output */
-    mg_value update_of; /* this value is the new version of that weight or state; else MG_NONE */
-    mg_value updated_by;/* for a weight or state: its new version; else MG_NONE */
+    enum mg_home home;   /* resident values only */
+    mg_op producer;      /* MG_NONE unless kind is COMPUTED */
+    uint32_t slot;       /* which output of the producer */
+    bool declared;       /* shape was declared by the input and must agree with inference */
+    bool known;          /* shape and dtype are known (always, after normalisation) */
+    bool is_output;      /* graph output */
+    mg_value update_of;  /* this value is the new version of that weight or state; else MG_NONE */
+    mg_value updated_by; /* for a weight or state: its new version; else MG_NONE */
     /* Decided by normalisation. A view shares the storage of `base` (never itself a view), from
      * element `offset` on, with `stride[d]` elements between neighbours of dimension d. */
-    mg_value base;      /* the value itself if it is no view */
+    mg_value base; /* the value itself if it is no view */
     int64_t offset;
     int64_t stride[MG_MAX_RANK];
-    uint64_t bytes;     /* elements * size; 0 is legal */
+    uint64_t bytes; /* elements * size; 0 is legal */
     /* Readers: operators that list it as an operand, ascending, each once (valid after normalise). */
     const mg_op *readers;
     uint32_t reader_count;
@@ -119,11 +129,11 @@ struct mg_op_info {
     uint32_t in_count;
     const mg_value *out;
     uint32_t out_count;
-    int32_t in_place; /* operand whose storage the first output takes, or -1 */
-    bool in_place_given; /* asked for by the input: an error where it is impossible */
-    bool is_view;     /* decided by normalisation: costs nothing, makes no storage */
-    mg_op forward_of; /* autodiff: the forward operator this gradient belongs to, or MG_NONE */
-    bool inferred;    /* results and attributes are complete (always, after normalisation) */
+    int32_t in_place;           /* operand whose storage the first output takes, or -1 */
+    bool in_place_given;        /* asked for by the input: an error where it is impossible */
+    bool is_view;               /* decided by normalisation: costs nothing, makes no storage */
+    mg_op forward_of;           /* autodiff: the forward operator this gradient belongs to, or MG_NONE */
+    bool inferred;              /* results and attributes are complete (always, after normalisation) */
     const struct mg_axis *axes; /* after normalisation; read through mg_op_axes */
     uint32_t axis_count;
 };
@@ -182,8 +192,18 @@ const char *mg_op_type_name(enum mg_op_type type);
 enum mg_op_type mg_op_type_from_name(const char *name); /* MG_OP_COUNT if unknown */
 
 enum mg_purity { MG_PURE, MG_SEEDED, MG_IMPURE };
-enum mg_cost_class { MG_COST_VIEW, MG_COST_CONTRACTION, MG_COST_ELEMENTWISE, MG_COST_ROWS /* gather, scatter: rows touched */ };
-enum mg_layout { MG_LAYOUT_DENSE, MG_LAYOUT_OUTER, MG_LAYOUT_ANY, MG_LAYOUT_MATRIX /* last two dims in either order */ };
+enum mg_cost_class {
+    MG_COST_VIEW,
+    MG_COST_CONTRACTION,
+    MG_COST_ELEMENTWISE,
+    MG_COST_ROWS /* gather, scatter: rows touched */
+};
+enum mg_layout {
+    MG_LAYOUT_DENSE,
+    MG_LAYOUT_OUTER,
+    MG_LAYOUT_ANY,
+    MG_LAYOUT_MATRIX /* last two dims in either order */
+};
 enum mg_purity mg_op_purity(const struct mg_graph *g, mg_op op);
 enum mg_cost_class mg_op_cost(enum mg_op_type type);
 /* Does a reader accept operand `slot` with these strides (in elements)? */
@@ -206,13 +226,13 @@ struct mg_axis_use {
     int64_t unit;
 };
 struct mg_axis {
-    char name[8];   /* "b0", "m", "n", "k", "c", "g", "d0", ... unique within the operator */
-    int64_t length; /* number of axis indices in the whole operator */
+    char name[8];              /* "b0", "m", "n", "k", "c", "g", "d0", ... unique within the operator */
+    int64_t length;            /* number of axis indices in the whole operator */
     enum mg_combiner combiner; /* for results in which it is absent; NONE there: cannot be split */
-    bool window;    /* sliding: parts overlap; recorded, not split by the first version */
+    bool window;               /* sliding: parts overlap; recorded, not split by the first version */
     int64_t kernel, stride, dilation, pad_before, pad_after; /* window axes */
-    const struct mg_axis_use *in;  /* in_count entries */
-    const struct mg_axis_use *out; /* out_count entries */
+    const struct mg_axis_use *in;                            /* in_count entries */
+    const struct mg_axis_use *out;                           /* out_count entries */
 };
 /* The axes of an operator, computed once at normalisation. */
 const struct mg_axis *mg_op_axes(const struct mg_graph *g, mg_op op, uint32_t *count);

@@ -15,7 +15,10 @@
 #define SPATIAL(key, fill) {MG_ATTR_##key, MG_ATTR_TYPE_INTS, MG_ATTR_PER_SPATIAL, fill, 0, NULL},
 #define PAIRS(key, fill) {MG_ATTR_##key, MG_ATTR_TYPE_INTS, MG_ATTR_PER_SIDE, fill, 0, NULL},
 #define UNWRAP(...) __VA_ARGS__
-#define END {MG_ATTR_COUNT, MG_ATTR_TYPE_INT, MG_ATTR_NEEDED, 0, 0, NULL}
+#define END                                                                                                            \
+    {                                                                                                                  \
+        MG_ATTR_COUNT, MG_ATTR_TYPE_INT, MG_ATTR_NEEDED, 0, 0, NULL                                                    \
+    }
 
 #define MG_OP(id, name, min_in, max_in, n_out, attrs, ...)                                                             \
     static const struct mg_attr_rule schema_##id[] = {UNWRAP attrs END};
@@ -25,10 +28,11 @@
 static const struct mg_op_facts facts[MG_OP_COUNT] = {
 #define MG_OP(id, name, min_in, max_in, n_out, attrs, shape, axes, split, grad, kernel, cost, purity, in_place,        \
               layout, onnx, aten)                                                                                      \
-    [MG_OP_##id] = {name,      min_in,     max_in,        n_out,       schema_##id,                                    \
-                    sizeof schema_##id / sizeof schema_##id[0] - 1,    mg_##shape,                                     \
-                    mg_##axes, mg_##split, MG_COST_##cost, MG_##purity, in_place,                                      \
-                    layout,    onnx,       aten},
+    [MG_OP_##id] = {name,           min_in,      max_in,                                                               \
+                    n_out,          schema_##id, sizeof schema_##id / sizeof schema_##id[0] - 1,                       \
+                    mg_##shape,     mg_##axes,   mg_##split,                                                           \
+                    MG_COST_##cost, MG_##purity, in_place,                                                             \
+                    layout,         onnx,        aten},
 #include "graph/ops.def"
 #undef MG_OP
 };
@@ -149,10 +153,10 @@ static const struct {
     const char *name;
     uint32_t size;
 } dtypes[MG_DTYPE_COUNT] = {
-    [MG_DTYPE_F64] = {"f64", 8},       [MG_DTYPE_F32] = {"f32", 4},       [MG_DTYPE_F16] = {"f16", 2},
-    [MG_DTYPE_BF16] = {"bf16", 2},     [MG_DTYPE_F8E4M3] = {"f8e4m3", 1}, [MG_DTYPE_F8E5M2] = {"f8e5m2", 1},
-    [MG_DTYPE_I64] = {"i64", 8},       [MG_DTYPE_I32] = {"i32", 4},       [MG_DTYPE_I16] = {"i16", 2},
-    [MG_DTYPE_I8] = {"i8", 1},         [MG_DTYPE_U8] = {"u8", 1},         [MG_DTYPE_BOOL] = {"bool", 1},
+    [MG_DTYPE_F64] = {"f64", 8},   [MG_DTYPE_F32] = {"f32", 4},       [MG_DTYPE_F16] = {"f16", 2},
+    [MG_DTYPE_BF16] = {"bf16", 2}, [MG_DTYPE_F8E4M3] = {"f8e4m3", 1}, [MG_DTYPE_F8E5M2] = {"f8e5m2", 1},
+    [MG_DTYPE_I64] = {"i64", 8},   [MG_DTYPE_I32] = {"i32", 4},       [MG_DTYPE_I16] = {"i16", 2},
+    [MG_DTYPE_I8] = {"i8", 1},     [MG_DTYPE_U8] = {"u8", 1},         [MG_DTYPE_BOOL] = {"bool", 1},
 };
 
 uint32_t mg_dtype_size(enum mg_dtype dtype)

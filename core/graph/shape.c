@@ -261,9 +261,9 @@ enum mg_code mg_shape_opaque(struct mg_infer *t)
                              MG_MAX_AXES);
     for (uint32_t i = 0; i < count; i++) {
         uint32_t k = i % width;
-        int64_t most = k == 0              ? MG_COMBINE_PROD
+        int64_t most = k == 0             ? MG_COMBINE_PROD
                        : k <= t->in_count ? (int64_t)t->in[k - 1].rank - 1
-                                           : (int64_t)t->out[k - 1 - t->in_count].rank - 1;
+                                          : (int64_t)t->out[k - 1 - t->in_count].rank - 1;
         if (axes[i] < (k ? -1 : 0) || axes[i] > most)
             return mg_infer_fail(t, "/attrs/axes", "entry %u is %lld, outside its range", i, (long long)axes[i]);
     }

@@ -22,10 +22,8 @@ static struct mg_gemm matmul(const struct mg_op_desc *desc)
 /* y [n, f, ...] from x with weight [f, c / g, kernel...]. */
 static struct mg_gemm conv(int64_t group, const struct mg_shape *y, const struct mg_shape *w)
 {
-    return (struct mg_gemm){.b = group,
-                            .m = y->dim[0] * product(y, 2, y->rank),
-                            .n = y->dim[1] / group,
-                            .k = product(w, 1, w->rank)};
+    return (struct mg_gemm){
+        .b = group, .m = y->dim[0] * product(y, 2, y->rank), .n = y->dim[1] / group, .k = product(w, 1, w->rank)};
 }
 
 static struct mg_gemm conv_input(const struct mg_op_desc *desc, int64_t group)
@@ -47,10 +45,8 @@ static struct mg_gemm conv_input(const struct mg_op_desc *desc, int64_t group)
 static struct mg_gemm conv_weight(const struct mg_op_desc *desc, int64_t group)
 {
     const struct mg_shape *dy = &desc->in_shape[0], *w = &desc->out_shape[0];
-    return (struct mg_gemm){.b = group,
-                            .m = w->dim[0] / group,
-                            .n = product(w, 1, w->rank),
-                            .k = dy->dim[0] * product(dy, 2, dy->rank)};
+    return (struct mg_gemm){
+        .b = group, .m = w->dim[0] / group, .n = product(w, 1, w->rank), .k = dy->dim[0] * product(dy, 2, dy->rank)};
 }
 
 /* Scores and weighted sum; backward: scores again, and the gradients of v, of the scores, of q and of k. */

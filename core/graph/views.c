@@ -89,8 +89,8 @@ bool mg_view_layout(const struct mg_graph *g, mg_op op, uint32_t slot, const str
         return true;
     case MG_OP_SPLIT:
         memcpy(out->stride, in->stride, sizeof out->stride);
-        out->offset += before(mg_op_attr(info, MG_ATTR_SPLIT)->ints, slot) *
-                       in->stride[mg_op_attr_int(info, MG_ATTR_AXIS)];
+        out->offset +=
+            before(mg_op_attr(info, MG_ATTR_SPLIT)->ints, slot) * in->stride[mg_op_attr_int(info, MG_ATTR_AXIS)];
         return true;
     case MG_OP_RESHAPE:
     case MG_OP_SQUEEZE:
