@@ -29,7 +29,8 @@ STORE_SRC = $(wildcard store/*.c)
 SERVER_SRC = $(wildcard server/*.c)
 CORE_OBJ = $(CORE_SRC:%.c=$(BUILD)/%.o)
 STORE_OBJ = $(STORE_SRC:%.c=$(BUILD)/%.o)
-SERVER_OBJ = $(SERVER_SRC:%.c=$(BUILD)/%.o)
+SERVER_OBJ = $(SERVER_SRC:%.c=$(BUILD)/%.o) $(BUILD)/web_files.o
+WEB_FILES = $(shell find web -type f 2>/dev/null)
 MAIN_OBJ = $(BUILD)/server/main.o
 
 UNIT_BIN = $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/test_*.c))
@@ -69,6 +70,15 @@ $(BUILD)/tests/%.o: CFLAGS += -Wno-missing-prototypes -Wno-shadow -Wno-conversio
 
 $(BUILD)/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
+	$(SAY) '  CC   $<'
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
+
+# The page travels in the binary.
+$(BUILD)/web_files.c: server/embed.sh FORCE
+	@mkdir -p $(@D)
+	@server/embed.sh web > $@.new
+	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
+$(BUILD)/web_files.o: $(BUILD)/web_files.c $(WEB_FILES) $(BUILD)/flags
 	$(SAY) '  CC   $<'
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
 

@@ -1,0 +1,149 @@
+/* Who may ask at all: framing that no proxy can read in two ways, a Host that is ours (a page of a
+ * name that was rebound to this address is not), an Origin that is ours. */
+#include "server/http_priv.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+struct header_count {
+    const char *name;
+    unsigned count;
+};
+
+static enum MHD_Result count_header(void *context, enum MHD_ValueKind kind, const char *name, const char *value)
+{
+    struct header_count *header = context;
+    (void)kind;
+    (void)value;
+    header->count += !strcasecmp(name, header->name);
+    return MHD_YES;
+}
+
+static unsigned headers_named(const struct mg_request *req, const char *name)
+{
+    struct header_count header = {name, 0};
+    MHD_get_connection_values(req->connection, MHD_HEADER_KIND, count_header, &header);
+    return header.count;
+}
+
+bool mg_guard_framing(struct mg_request *req)
+{
+    unsigned lengths = headers_named(req, "Content-Length");
+    unsigned encodings = headers_named(req, "Transfer-Encoding");
+    unsigned hosts = headers_named(req, "Host");
+    const char *coding = mg_request_header(req, "Transfer-Encoding");
+    const char *length = mg_request_header(req, "Content-Length"), *why = NULL;
+    req->has_body = encodings > 0 || lengths > 1 || (length && strcmp(length, "0") != 0);
+    if (lengths > 1)
+        why = "more than one Content-Length";
+    else if (lengths && encodings)
+        why = "both Content-Length and Transfer-Encoding";
+    else if (encodings > 1 || (coding && strcasecmp(coding, "chunked") != 0))
+        why = "a Transfer-Encoding other than chunked";
+    else if (hosts != 1)
+        why = hosts ? "more than one Host" : "no Host";
+    if (why)
+        mg_reply_problem(req, "bad-framing", NULL, "the request has %s", why);
+    return !why;
+}
+
+static bool is_port(const char *text)
+{
+    return !*text || (text[0] == ':' && text[1] && strspn(text + 1, "0123456789") == strlen(text + 1));
+}
+
+static bool is_local_host(const char *host)
+{
+    static const char *const names[] = {"localhost", "127.0.0.1", "[::1]"};
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
+        size_t length = strlen(names[k]);
+        if (!strncasecmp(host, names[k], length) && is_port(host + length))
+            return true;
+    }
+    return false;
+}
+
+bool mg_guard_host(struct mg_request *req)
+{
+    const char *host = mg_request_header(req, "Host");
+    const struct mg_http *http = req->http;
+    if (host && (is_local_host(host) || (*http->public_host && !strcasecmp(host, http->public_host))))
+        return true;
+    mg_reply_problem(req, "wrong-host", NULL, "the Host header names another server");
+    return false;
+}
+
+static bool is_own_origin(const struct mg_request *req, const char *origin)
+{
+    const char *host = mg_request_header(req, "Host");
+    const struct mg_http *http = req->http;
+    if (*http->public_origin && !strcasecmp(origin, http->public_origin))
+        return true;
+    return !strncasecmp(origin, "http://", 7) && is_local_host(host) && !strcasecmp(origin + 7, host);
+}
+
+static bool is_admitted_origin(const struct mg_http *http, const char *origin)
+{
+    size_t length = strlen(origin);
+    for (const char *at = http->cors_origins; *at; at += strspn(at, ", ")) {
+        size_t word = strcspn(at, ", ");
+        if (word == length && !strncasecmp(at, origin, word))
+            return true;
+        at += word;
+    }
+    return false;
+}
+
+static bool is_page_navigation(const struct mg_request *req)
+{
+    const char *mode = mg_request_header(req, "Sec-Fetch-Mode");
+    if (!mode || strcmp(mode, "navigate") != 0 || (strcmp(req->method, "GET") != 0 && !req->head))
+        return false;
+    return !strcmp(req->path, "/") || !strncmp(req->path, "/ui", 3) ||
+           (!strncmp(req->path, "/jobs/", 6) && !strchr(req->path + 6, '/'));
+}
+
+static void admit(struct mg_request *req, const char *origin)
+{
+    mg_reply_header(req, "Access-Control-Allow-Origin", "%s", origin);
+    mg_reply_header(req, "Vary", "Origin");
+    mg_reply_header(req, "Access-Control-Expose-Headers", "Location, ETag, Link, Retry-After, X-Request-Id");
+    if (strcmp(req->method, "OPTIONS") != 0)
+        return;
+    mg_reply_header(req, "Access-Control-Allow-Methods", "GET, POST, PUT, PATCH, DELETE");
+    mg_reply_header(req, "Access-Control-Allow-Headers",
+                    "Authorization, Content-Type, Content-Encoding, Prefer, "
+                    "Last-Event-ID, If-None-Match, Idempotency-Key");
+}
+
+bool mg_guard_origin(struct mg_request *req)
+{
+    const char *origin = mg_request_header(req, "Origin");
+    const char *site = mg_request_header(req, "Sec-Fetch-Site");
+    if (origin && is_admitted_origin(req->http, origin)) {
+        admit(req, origin);
+        return true;
+    }
+    bool foreign = (origin && !is_own_origin(req, origin)) ||
+                   (site && (!strcmp(site, "cross-site") || !strcmp(site, "same-site")));
+    if (!foreign || (!origin && is_page_navigation(req)))
+        return true;
+    mg_reply_problem(req, "cross-origin", NULL, "the request comes from a page of another origin");
+    return false;
+}
+
+void mg_guard_decorate(struct mg_request *req, struct MHD_Response *response)
+{
+    const char *policy = req->page ? "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+                                     "font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'self'; "
+                                     "frame-ancestors 'none'"
+                                   : "default-src 'none'; frame-ancestors 'none'";
+    MHD_add_response_header(response, "X-Request-Id", req->id);
+    MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+    MHD_add_response_header(response, "Content-Security-Policy", policy);
+    MHD_add_response_header(response, "Referrer-Policy", "no-referrer");
+    MHD_add_response_header(response, "X-Frame-Options", "DENY");
+    MHD_add_response_header(response, "Cross-Origin-Resource-Policy", "same-origin");
+    MHD_add_response_header(response, "Cross-Origin-Opener-Policy", "same-origin");
+}

@@ -1,0 +1,159 @@
+/* What the daemon is and how it fares: health, metrics, version, errors, description, page. */
+#include <string.h>
+
+#include <microhttpd.h>
+
+#include "server/http_priv.h"
+#include "server/intake.h"
+#include "server/jobs.h"
+#include "server/routes.h"
+#include "server/version.h"
+
+void mg_route_root(struct mg_request *req)
+{
+    mg_reply_redirect(req, "/ui/");
+}
+
+void mg_route_page(struct mg_request *req)
+{
+    const char *name = mg_request_part(req, 0);
+    mg_page_serve(req, name ? name : "");
+}
+
+void mg_route_healthz(struct mg_request *req)
+{
+    mg_reply_static(req, 200, "application/json", "{\"status\":\"ok\"}", 15);
+}
+
+static const char *why_not_ready(const struct mg_request *req)
+{
+    struct mg_jobs_stats stats;
+    mg_jobs_stats(req->http->config.jobs, &stats);
+    if (req->http->draining || stats.draining)
+        return "draining";
+    if (!stats.claiming)
+        return "too many workers died in the last minute: no job is started";
+    if (!stats.store_ok)
+        return "the store does not take writes";
+    return NULL;
+}
+
+void mg_route_readyz(struct mg_request *req)
+{
+    const char *why = why_not_ready(req);
+    struct mg_writer w;
+    mg_writer_init(&w);
+    mg_write_begin_object(&w);
+    mg_write_member_string(&w, "status", why ? "not ready" : "ready");
+    if (why)
+        mg_write_member_string(&w, "why", why);
+    mg_write_end_object(&w);
+    if (why)
+        mg_reply_header(req, "Retry-After", "5");
+    mg_reply_json(req, why ? 503 : 200, &w);
+}
+
+static void read_jobs(struct mg_metrics *m, const struct mg_jobs_stats *s)
+{
+    mg_metric_set(m, MG_METRIC_JOBS_VALIDATING, (double)s->validating);
+    mg_metric_set(m, MG_METRIC_JOBS_QUEUED, (double)s->queued);
+    mg_metric_set(m, MG_METRIC_JOBS_RUNNING, (double)s->running);
+    mg_metric_set(m, MG_METRIC_JOBS_CANCELLING, (double)s->cancelling);
+    mg_metric_set(m, MG_METRIC_JOBS_SUBMITTED, (double)s->submitted);
+    mg_metric_set(m, MG_METRIC_JOBS_REUSED, (double)s->reused);
+    mg_metric_set(m, MG_METRIC_JOBS_SUCCEEDED, (double)s->succeeded);
+    mg_metric_set(m, MG_METRIC_JOBS_FAILED, (double)s->failed);
+    mg_metric_set(m, MG_METRIC_JOBS_CANCELLED, (double)s->cancelled);
+    mg_metric_set(m, MG_METRIC_EVALUATIONS, (double)s->evaluations);
+    mg_metric_set(m, MG_METRIC_PLANS_ACCEPTED, (double)s->plans_accepted);
+    mg_metric_set(m, MG_METRIC_PLANS_REJECTED, (double)s->plans_rejected);
+    mg_metric_set(m, MG_METRIC_SEARCH_SECONDS, s->search_seconds);
+    mg_metric_set(m, MG_METRIC_WORKERS, s->workers);
+    mg_metric_set(m, MG_METRIC_WORKERS_BUSY, s->workers_busy);
+    mg_metric_set(m, MG_METRIC_WORKER_STARTS, (double)s->worker_starts);
+    mg_metric_set(m, MG_METRIC_WORKER_DEATHS, (double)s->worker_deaths);
+    mg_metric_set(m, MG_METRIC_LISTENERS, (double)s->listeners);
+}
+
+static void read_intake(struct mg_metrics *m, const struct mg_intake_stats *s)
+{
+    mg_metric_set(m, MG_METRIC_INTAKE_QUEUED, (double)s->queued);
+    mg_metric_set(m, MG_METRIC_INTAKE_ANSWERED, (double)s->answered);
+    mg_metric_set(m, MG_METRIC_INTAKE_FAILED, (double)s->failed);
+    mg_metric_set(m, MG_METRIC_INTAKE_DEATHS, (double)s->deaths);
+}
+
+void mg_route_metrics(struct mg_request *req)
+{
+    struct mg_metrics *metrics = mg_http_metrics(mg_request_http(req));
+    struct mg_jobs_stats jobs;
+    struct mg_intake_stats intake;
+    struct mg_writer w;
+    mg_jobs_stats(req->http->config.jobs, &jobs);
+    mg_intake_stats(req->http->config.intake, &intake);
+    read_jobs(metrics, &jobs);
+    read_intake(metrics, &intake);
+    mg_writer_init(&w);
+    mg_metrics_write(metrics, &w);
+    mg_must(mg_writer_finish(&w) ? w.data : NULL);
+    mg_reply_data(req, 200, "text/plain; version=0.0.4; charset=utf-8", w.data, w.size);
+}
+
+void mg_route_version(struct mg_request *req)
+{
+    struct mg_writer w;
+    mg_writer_init(&w);
+    mg_write_begin_object(&w);
+    mg_write_member_string(&w, "name", "magisd");
+    mg_write_member_string(&w, "version", MG_VERSION);
+    mg_write_member_int(&w, "optimizer", MG_OPTIMIZER_VERSION);
+    mg_write_member_string(&w, "compiler", __VERSION__);
+    mg_write_key(&w, "libraries");
+    mg_write_begin_object(&w);
+    mg_write_member_string(&w, "libmicrohttpd", MHD_get_version());
+    mg_write_member_string(&w, "libuv", uv_version_string());
+    mg_write_end_object(&w);
+    mg_write_end_object(&w);
+    mg_reply_json(req, 200, &w);
+}
+
+void mg_route_whoami(struct mg_request *req)
+{
+    struct mg_writer w;
+    mg_writer_init(&w);
+    mg_write_begin_object(&w);
+    mg_write_key(&w, "name");
+    mg_write_null(&w);
+    mg_write_member_string(&w, "role", "admin");
+    mg_write_member_string(&w, "why", "no token is needed on this address");
+    mg_write_end_object(&w);
+    mg_reply_json(req, 200, &w);
+}
+
+void mg_route_openapi(struct mg_request *req)
+{
+    mg_reply_static(req, 200, "application/json", req->http->description, req->http->description_size);
+}
+
+void mg_route_errors(struct mg_request *req)
+{
+    struct mg_writer w;
+    mg_writer_init(&w);
+    mg_write_begin_object(&w);
+    mg_write_key(&w, "errors");
+    mg_problem_list(&w);
+    mg_write_end_object(&w);
+    mg_reply_json(req, 200, &w);
+}
+
+void mg_route_error(struct mg_request *req)
+{
+    struct mg_writer w;
+    mg_writer_init(&w);
+    if (mg_problem_describe(&w, mg_request_part(req, 0))) {
+        mg_reply_json(req, 200, &w);
+        return;
+    }
+    mg_writer_release(&w);
+    mg_reply_problem(req, "not-found", NULL, "no problem has this name; GET /errors lists them");
+}

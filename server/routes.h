@@ -1,0 +1,18 @@
+/* What the files of the endpoints share. */
+#ifndef MG_SERVER_ROUTES_H
+#define MG_SERVER_ROUTES_H
+
+#include "server/http.h"
+
+/* The page of a job, below the daemon's own address. */
+#define MG_JOB_PAGE "/ui/#/jobs/%.20s"
+
+/* The handlers. */
+#define ROUTE(method, pattern, role, body, query, handler, summary) void handler(struct mg_request *req);
+#include "server/routes.def"
+#undef ROUTE
+
+/* As mg_request_answer, for replies that make a job: adds Location and Retry-After. */
+void mg_route_answer_created(void *context, struct mg_reply *reply);
+
+#endif

@@ -1,0 +1,167 @@
+"""Many, slow and vanishing clients."""
+import re
+import socket
+import threading
+import time
+
+from libe2e import Daemon, Tests, complete, read_all, status_of
+
+GET = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+def read_one(peer):
+    data = b""
+    while not complete(data):
+        part = peer.recv(65536)
+        if not part:
+            break
+        data += part
+    return status_of(data)
+
+
+def metric(daemon, name):
+    match = re.search("^" + re.escape(name) + r" (\S+)", daemon.get("/metrics").text, re.M)
+    return float(match.group(1))
+
+
+def test_keep_alive(t):
+    daemon = Daemon("--max-per-address", "400")
+    peers = [daemon.connect() for _ in range(300)]
+    for round in range(3):
+        for peer in peers:
+            peer.sendall(GET)
+        answers = [read_one(peer) for peer in peers]
+        t.equal("round %d of 300 connections" % round, answers, [200] * 300)
+    peers[0].sendall(GET * 10)
+    data = b""
+    while data.count(b"HTTP/1.1 200") < 10:
+        data += peers[0].recv(65536)
+    t.equal("ten requests in one packet", data.count(b"HTTP/1.1 200"), 10)
+    for peer in peers:
+        peer.close()
+    time.sleep(0.3)
+    t.check("all are forgotten", metric(daemon, "magisd_http_connections") <= 2)
+    t.equal("stops", daemon.close(), 0)
+
+
+def test_per_address(t):
+    daemon = Daemon("--max-per-address", "5")
+    peers = [daemon.connect() for _ in range(8)]
+    served = 0
+    for peer in peers:
+        try:
+            peer.sendall(GET)
+            served += read_one(peer) == 200
+        except OSError:
+            pass
+    t.equal("five of eight", served, 5)
+    for peer in peers:
+        peer.close()
+    time.sleep(0.3)
+    t.equal("room again", daemon.get("/healthz").status, 200)
+    daemon.close()
+
+
+def test_limit(t):
+    daemon = Daemon("--max-connections", "20", "--max-per-address", "1000")
+    idle = [daemon.connect() for _ in range(20)]
+    time.sleep(0.2)
+    t.equal("a new one is served, the oldest idle one goes", daemon.get("/healthz").status, 200)
+    late = [daemon.connect() for _ in range(60)]
+    for peer in late[-10:]:
+        peer.sendall(GET)
+    t.equal("the newest are served", [read_one(peer) for peer in late[-10:]], [200] * 10)
+    for peer in idle + late:
+        peer.close()
+    time.sleep(0.3)
+    t.equal("recovers", daemon.get("/healthz").status, 200)
+    t.check("counted", metric(daemon, 'magisd_http_refused_total{cause="limit"}') >= 1)
+    daemon.close()
+
+
+def drip(peer, data, pause, limit):
+    """Sends byte by byte; seconds until the other side had enough."""
+    start = time.time()
+    peer.settimeout(0.001)
+    for byte in data:
+        if time.time() - start > limit:
+            return limit
+        try:
+            peer.sendall(bytes([byte]))
+            if peer.recv(1000) == b"":
+                break
+        except socket.timeout:
+            pass
+        except OSError:
+            break
+        time.sleep(pause)
+    return time.time() - start
+
+
+def test_slow(t):
+    daemon = Daemon("--idle-seconds", "1", "--upload-seconds", "2", "--max-per-address", "200")
+    post = (b"POST /optimize HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            b"Content-Length: 100000\r\n\r\n")
+    results = {}
+
+    def watch(name, first, data, limit):
+        with daemon.connect() as peer:
+            peer.sendall(first)
+            results[name] = drip(peer, data, 0.1, limit)
+
+    def silent(name, first):
+        with daemon.connect() as peer:
+            peer.settimeout(8)
+            peer.sendall(first)
+            start = time.time()
+            read_all(peer)
+            results[name] = time.time() - start
+
+    threads = [
+        threading.Thread(target=watch, args=("headers drop by drop", b"", b"GET / HTTP/1.1\r\nX: " + b"a" * 1000, 8)),
+        threading.Thread(target=watch, args=("body drop by drop", post, b" " * 1000, 8)),
+        threading.Thread(target=silent, args=("silent", b"")),
+        threading.Thread(target=silent, args=("half a request", post + b"{")),
+    ]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.5)
+    start = time.time()
+    t.equal("others are served meanwhile", daemon.get("/healthz").status, 200)
+    t.check("at once", time.time() - start < 0.5)
+    for thread in threads:
+        thread.join()
+    for name, seconds in results.items():
+        t.check("ended: " + name, 0.5 < seconds < 6, seconds)
+    t.equal("all slow ones were seen", len(results), 4)
+    daemon.close()
+
+
+def test_vanishing(t):
+    daemon = Daemon("--max-per-address", "400")
+    for k in range(100):
+        peer = daemon.connect()
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00")
+        peer.sendall((b"POST /optimize HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                      b"Content-Length: 50000\r\n\r\n" + b" " * 20000)[:k * 211])
+        peer.close()
+    time.sleep(0.5)
+    t.check("resets leave nothing", metric(daemon, "magisd_http_connections") <= 2)
+    t.equal("alive", daemon.get("/healthz").status, 200)
+    t.equal("stops", daemon.close(), 0)
+
+
+def test_large_uploads(t):
+    """Half-read connections wait in the library: a missing wake-up would hang these."""
+    daemon = Daemon()
+    for size in (0, 1, 4095, 32768, 65537, 1000003, 3000000, 9999999):
+        body = b'{"name": "' + b"x" * size + b'"}'
+        start = time.time()
+        answer = daemon.request("POST", "/estimate", body, timeout=10)
+        t.check("%d bytes arrive" % size, answer.status in (200, 400, 413, 422) and time.time() - start < 8, answer)
+    t.equal("stops", daemon.close(), 0)
+
+
+tests = Tests()
+tests.run(test_keep_alive, test_per_address, test_limit, test_slow, test_vanishing, test_large_uploads)
+tests.end()
