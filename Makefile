@@ -15,8 +15,7 @@ STD = -std=c17 -D_GNU_SOURCE
 WARN = -Wall -Wextra -Wshadow -Wconversion -Wvla -Wstrict-prototypes -Wmissing-prototypes -Wwrite-strings -Werror
 OPT ?= -O2 -g
 CPPFLAGS += -I. -Icore -MMD -MP
-# Sanitizers make gcc see warnings that are not there; the plain builds judge.
-CFLAGS += $(STD) $(WARN) $(OPT) -ffp-contract=off -fno-math-errno $(SANITIZE) $(if $(SANITIZE),-Wno-error)
+CFLAGS += $(STD) $(WARN) $(OPT) -ffp-contract=off -fno-math-errno $(SANITIZE)
 LDFLAGS += $(SANITIZE)
 LIBS = -lmicrohttpd -ljansson -lsqlite3 -luv -lz -lpthread -lm
 

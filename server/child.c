@@ -1,0 +1,75 @@
+#include "server/child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static bool limit(int what, uint64_t value)
+{
+    struct rlimit old;
+    if (getrlimit(what, &old) != 0)
+        return false;
+    if (value > old.rlim_max)
+        value = old.rlim_max;
+    return setrlimit(what, &(struct rlimit){value, value}) == 0;
+}
+
+static void set_oom_score(int score)
+{
+    char text[16];
+    int size = snprintf(text, sizeof text, "%d", score);
+    int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    (void)!write(fd, text, (size_t)size);
+    close(fd);
+}
+
+bool mg_child_settle(const struct mg_child_limits *limits, long parent)
+{
+    /* The order matters: a parent that died before the first line is noticed by the second. */
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != (pid_t)parent)
+        return false;
+    set_oom_score(limits->oom_score);
+    if (limits->nice)
+        setpriority(PRIO_PROCESS, 0, limits->nice);
+    if (!limit(RLIMIT_CORE, 0) || (limits->file_bytes && !limit(RLIMIT_FSIZE, limits->file_bytes)) ||
+        (limits->memory_bytes && !limit(RLIMIT_DATA, limits->memory_bytes)))
+        return false;
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0;
+}
+
+const void *mg_child_map(int fd, size_t *size)
+{
+    struct stat status;
+    *size = 0;
+    if (fstat(fd, &status) != 0 || status.st_size <= 0)
+        return NULL;
+    void *data = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_SHARED, fd, 0);
+    if (data == MAP_FAILED)
+        return NULL;
+    *size = (size_t)status.st_size;
+    return data;
+}
+
+bool mg_child_write(int fd, const void *data, size_t size)
+{
+    const char *at = data;
+    while (size) {
+        ssize_t done = write(fd, at, size);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done <= 0)
+            return false;
+        at += done;
+        size -= (size_t)done;
+    }
+    return true;
+}

@@ -1,0 +1,23 @@
+/* What an intake process or a search worker does to itself before it reads anything. */
+#ifndef MG_SERVER_CHILD_H
+#define MG_SERVER_CHILD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct mg_child_limits {
+    uint64_t memory_bytes; /* RLIMIT_DATA, 0 = none */
+    uint64_t file_bytes;   /* RLIMIT_FSIZE (memfds and the spool count) */
+    int nice;
+    int oom_score; /* more is killed sooner */
+};
+
+/* Dies with its parent, takes the limits, gives up new privileges and core dumps. False: the parent
+ * has gone already (it was `parent`), or a limit could not be set. */
+bool mg_child_settle(const struct mg_child_limits *limits, long parent);
+/* The whole of a descriptor, mapped read-only; NULL with *size 0 if it is empty. */
+const void *mg_child_map(int fd, size_t *size);
+bool mg_child_write(int fd, const void *data, size_t size);
+
+#endif

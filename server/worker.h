@@ -1,0 +1,92 @@
+/* A search worker, seen from the daemon: one process for one job.
+ *
+ * fd 3: a sealed memfd with head, request and packed graph; fd 4: the spool, an unlinked file to which
+ * packed plans are appended; fd 5: the timing snapshot (empty: none); stdout: control lines of at most
+ * MG_WORKER_LINE bytes; anything else is a protocol error and ends the job. */
+#ifndef MG_SERVER_WORKER_H
+#define MG_SERVER_WORKER_H
+
+#include <uv.h>
+
+#include "server/front.h"
+
+enum { MG_WORKER_LINE = 4096, MG_WORKER_IN = 3, MG_WORKER_SPOOL = 4, MG_WORKER_TIMINGS = 5 };
+
+struct mg_worker_head {
+    char magic[8]; /* "MGWORK1" */
+    uint64_t request_size, graph_size;
+    double seconds; /* what is left of the search time; 0: as the request says */
+};
+
+/* Control lines are JSON objects; "t" says what they are:
+ * original, point {plan, latency_s, peak_bytes, arena_bytes, host_bytes, techniques, offset, length, crc}
+ *   point also: series (a baseline's name) - figures of a baseline; without: a candidate of the front
+ * baseline {name, points, reason}: all points of this series have been sent
+ * front {ids}: the published front from now on; all its points have been sent
+ * progress {evaluations, elapsed_s, fraction, accepted, rejected, latency_s, peak_bytes}
+ * rejected {reason, message}: the checker refused a plan
+ * end {outcome, stopped_by, lower_bound_bytes, lower_bound_operator, evaluations, accepted, rejected,
+ *   seconds, prices: [4]}
+ * error {code, pointer, message} */
+
+enum mg_worker_event_kind {
+    MG_WORKER_POINT,
+    MG_WORKER_BASELINE,
+    MG_WORKER_FRONT,
+    MG_WORKER_PROGRESS,
+    MG_WORKER_REJECTED,
+    MG_WORKER_END,   /* the last but EXIT when all went well */
+    MG_WORKER_ERROR, /* the worker says why it cannot do the job */
+    MG_WORKER_EXIT,  /* always the last */
+};
+struct mg_worker_event {
+    enum mg_worker_event_kind kind;
+    /* POINT */
+    bool original;
+    const char *series; /* NULL: the front */
+    struct mg_front_point point;
+    const void *blob; /* read back from the spool, checked; valid during the call */
+    size_t blob_size;
+    /* BASELINE */
+    const char *name, *reason;
+    /* FRONT */
+    const char (*ids)[17];
+    size_t id_count;
+    /* PROGRESS, END */
+    uint64_t evaluations, accepted, rejected;
+    double elapsed_s, fraction;
+    /* END */
+    const char *outcome, *stopped_by, *lower_bound_operator;
+    uint64_t lower_bound_bytes;
+    double prices[4];
+    /* ERROR, REJECTED */
+    const char *code, *pointer, *message;
+    /* EXIT */
+    int exit_status, signal;
+    bool ended;          /* END or ERROR came before */
+    bool protocol_error; /* it wrote something else; it was killed */
+    const char *errors;  /* the last of its stderr */
+};
+
+struct mg_worker_config {
+    uv_loop_t *loop;
+    const char *executable;
+    const char *data_dir; /* the spool lies in DIR/spool */
+    uint64_t memory_bytes, spool_bytes;
+    const void *request, *graph; /* copied */
+    size_t request_size, graph_size;
+    double seconds;
+    int timings_fd; /* -1: none */
+};
+
+typedef struct mg_worker mg_worker;
+typedef void (*mg_worker_cb)(void *context, const struct mg_worker_event *event);
+
+/* 0 or a negative libuv error. The worker is freed after EXIT was reported. */
+int mg_worker_start(mg_worker **out, const struct mg_worker_config *config, mg_worker_cb event, void *context);
+/* Hand over the front and end (SIGTERM); killed if that takes more than `grace_ms`. */
+void mg_worker_stop(mg_worker *worker, unsigned grace_ms);
+void mg_worker_kill(mg_worker *worker);
+long mg_worker_pid(const mg_worker *worker);
+
+#endif

@@ -1,0 +1,495 @@
+/* magisd worker (internal): one search. Reads request and graph from descriptor 3, appends packed
+ * plans to the spool at 4, says what happens in control lines on stdout (worker.h). After the start it
+ * opens no file.
+ *
+ * The front that the search reports point by point is kept here; every two seconds its thinned form
+ * is published: first the points that are new, then the list. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <zlib.h>
+
+#include "formats/formats.h"
+#include "server/answer.h"
+#include "server/child.h"
+#include "server/options.h"
+#include "server/pack.h"
+#include "server/plan_blob.h"
+#include "server/request.h"
+#include "server/worker.h"
+
+enum { MAX_GRAPH = 1 << 30, OUT_ROOM = 1 << 16 };
+static const double batch_seconds = 2, progress_seconds = 0.5;
+
+struct run {
+    struct mg_arena arena;
+    struct mg_job_request request;
+    struct mg_graph *graph;
+    struct mg_search_options options;
+    struct mg_front_limits limits;
+    /* the front as reported, reduced; tag: struct mg_plan */
+    struct mg_front_point *front;
+    size_t count, capacity;
+    bool changed;
+    char (*sent)[17]; /* ids of plans whose points were sent */
+    size_t sent_count, sent_capacity;
+    uint64_t spool_at;
+    double started, published_at, progress_at;
+    /* control lines that the pipe did not take yet */
+    char *out;
+    size_t out_size, out_capacity;
+    bool broken; /* pipe or spool failed: stop */
+    uint64_t evaluations, rejected;
+};
+
+static volatile sig_atomic_t told_to_stop;
+
+static void on_term(int signal)
+{
+    (void)signal;
+    told_to_stop = 1;
+}
+
+static double now(void *context)
+{
+    struct timespec time;
+    (void)context;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+}
+
+/* ---- control lines ---- */
+
+static void flush_some(struct run *run)
+{
+    while (run->out_size && !run->broken) {
+        ssize_t done = write(STDOUT_FILENO, run->out, run->out_size);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done < 0 && errno == EAGAIN)
+            return;
+        if (done <= 0) {
+            run->broken = true;
+            return;
+        }
+        run->out_size -= (size_t)done;
+        memmove(run->out, run->out + done, run->out_size);
+    }
+}
+
+static void flush_all(struct run *run)
+{
+    int flags = fcntl(STDOUT_FILENO, F_GETFL);
+    fcntl(STDOUT_FILENO, F_SETFL, flags & ~O_NONBLOCK);
+    flush_some(run);
+}
+
+static void queue(struct run *run, const char *line, size_t size)
+{
+    if (run->out_size + size > run->out_capacity) {
+        size_t capacity = (run->out_size + size) * 2 + OUT_ROOM;
+        char *larger = realloc(run->out, capacity);
+        if (!larger) {
+            run->broken = true;
+            return;
+        }
+        run->out = larger;
+        run->out_capacity = capacity;
+    }
+    memcpy(run->out + run->out_size, line, size);
+    run->out_size += size;
+}
+
+static void begin_line(struct mg_writer *w, const char *type)
+{
+    mg_writer_init(w);
+    mg_write_begin_object(w);
+    mg_write_member_string(w, "t", type);
+}
+
+static void end_line(struct run *run, struct mg_writer *w)
+{
+    mg_write_end_object(w);
+    mg_write_text(w, "\n");
+    if (!mg_writer_finish(w) || w->size > MG_WORKER_LINE)
+        run->broken = true;
+    else
+        queue(run, w->data, w->size);
+    mg_writer_release(w);
+    flush_some(run);
+}
+
+/* At most `most` bytes of a text, cut at a character. */
+static void write_cut(struct mg_writer *w, const char *key, const char *text, size_t most)
+{
+    char cut[800];
+    size_t size = strlen(text) < most ? strlen(text) : most;
+    while (size && size < strlen(text) && ((unsigned char)text[size] & 0xc0) == 0x80)
+        size--;
+    snprintf(cut, sizeof cut, "%.*s", (int)size, text);
+    mg_write_member_string(w, key, cut);
+}
+
+/* ---- points ---- */
+
+static struct mg_front_point as_front_point(const struct mg_point *point)
+{
+    struct mg_front_point out = {.latency_s = point->figures.latency_s,
+                                 .peak_bytes = point->figures.peak_bytes,
+                                 .arena_bytes = point->figures.arena_bytes,
+                                 .host_bytes = point->figures.host_bytes,
+                                 .techniques = point->techniques,
+                                 .tag = point->plan};
+    memcpy(out.id, point->id, sizeof out.id);
+    return out;
+}
+
+static bool was_sent(const struct run *run, const char *id)
+{
+    for (size_t i = 0; i < run->sent_count; i++)
+        if (memcmp(run->sent[i], id, 16) == 0)
+            return true;
+    return false;
+}
+
+static void remember_sent(struct run *run, const char *id)
+{
+    if (run->sent_count == run->sent_capacity) {
+        size_t capacity = run->sent_capacity * 2 + 64;
+        void *larger = realloc(run->sent, capacity * sizeof *run->sent);
+        if (!larger) {
+            run->broken = true;
+            return;
+        }
+        run->sent = larger;
+        run->sent_capacity = capacity;
+    }
+    memcpy(run->sent[run->sent_count++], id, 17);
+}
+
+static void write_figures(struct mg_writer *w, const struct mg_front_point *point)
+{
+    char techniques[MG_TECHNIQUES_TEXT];
+    mg_answer_techniques(point->techniques, techniques);
+    mg_write_member_string(w, "plan", point->id);
+    mg_write_member_double(w, "latency_s", point->latency_s);
+    mg_write_member_uint(w, "peak_bytes", point->peak_bytes);
+    mg_write_member_uint(w, "arena_bytes", point->arena_bytes);
+    mg_write_member_uint(w, "host_bytes", point->host_bytes);
+    mg_write_member_uint(w, "techniques", point->techniques);
+}
+
+/* Appends the plan to the spool and says where it lies. */
+static void send_point(struct run *run, const char *type, const char *series, const struct mg_front_point *point)
+{
+    unsigned char *blob;
+    size_t size;
+    struct mg_error err;
+    struct mg_writer w;
+    if (run->broken || mg_plan_pack(point->tag, &blob, &size, &err) != MG_OK) {
+        run->broken = true;
+        return;
+    }
+    run->broken = !mg_child_write(MG_WORKER_SPOOL, blob, size);
+    begin_line(&w, type);
+    if (series)
+        mg_write_member_string(&w, "series", series);
+    write_figures(&w, point);
+    mg_write_member_uint(&w, "offset", run->spool_at);
+    mg_write_member_uint(&w, "length", size);
+    mg_write_member_uint(&w, "crc", crc32(0, blob, (uInt)size));
+    end_line(run, &w);
+    run->spool_at += size;
+    free(blob);
+}
+
+static void publish(struct run *run)
+{
+    struct mg_front_point *points = malloc((run->count + 1) * sizeof *points);
+    struct mg_writer w;
+    if (!points) {
+        run->broken = true;
+        return;
+    }
+    if (run->count)
+        memcpy(points, run->front, run->count * sizeof *points);
+    size_t count = mg_front_thin(points, run->count, &run->limits, MG_FRONT_MAX);
+    for (size_t i = 0; i < count; i++)
+        if (!was_sent(run, points[i].id)) {
+            send_point(run, "point", NULL, &points[i]);
+            remember_sent(run, points[i].id);
+        }
+    begin_line(&w, "front");
+    mg_write_key(&w, "ids");
+    mg_write_begin_array(&w);
+    for (size_t i = 0; i < count; i++)
+        mg_write_string(&w, points[i].id);
+    mg_write_end_array(&w);
+    end_line(run, &w);
+    free(points);
+    run->changed = false;
+    run->published_at = now(NULL);
+}
+
+static void publish_if_due(struct run *run, double time)
+{
+    if (run->changed && run->out_size == 0 && time - run->published_at >= batch_seconds)
+        publish(run);
+}
+
+static void add_to_front(struct run *run, const struct mg_point *point)
+{
+    if (run->count == run->capacity) {
+        size_t capacity = run->capacity * 2 + 64;
+        struct mg_front_point *larger = realloc(run->front, capacity * sizeof *larger);
+        if (!larger) {
+            run->broken = true;
+            return;
+        }
+        run->front = larger;
+        run->capacity = capacity;
+    }
+    run->front[run->count++] = as_front_point(point);
+    run->count = mg_front_reduce(run->front, run->count);
+    run->changed = true;
+}
+
+static void set_limits(struct run *run, const struct mg_figures *original)
+{
+    const struct mg_job_request *q = &run->request;
+    run->limits = (struct mg_front_limits){
+        .latency_s = q->latency_ratio > 0 ? q->latency_ratio * original->latency_s : q->latency_s,
+        .peak_bytes = q->memory_ratio > 0 ? (uint64_t)(q->memory_ratio * (double)original->peak_bytes) : 0,
+        .arena_bytes = q->memory_bytes ? q->memory_bytes - q->reserve_bytes : 0,
+        .original_latency_s = original->latency_s,
+        .original_peak = original->peak_bytes};
+}
+
+/* ---- the observer ---- */
+
+static bool on_poll(void *context)
+{
+    struct run *run = context;
+    if (run->changed || run->out_size) {
+        flush_some(run);
+        publish_if_due(run, now(NULL));
+    }
+    return told_to_stop || run->broken;
+}
+
+/* The first point that the search reports is the original. */
+static void on_plan(void *context, const struct mg_point *point)
+{
+    struct run *run = context;
+    if (run->limits.original_peak == 0) {
+        struct mg_front_point original = as_front_point(point);
+        set_limits(run, &point->figures);
+        send_point(run, "original", NULL, &original);
+        remember_sent(run, original.id);
+    }
+    add_to_front(run, point);
+    publish_if_due(run, now(NULL));
+}
+
+static void on_baseline(void *context, const struct mg_baseline_result *baseline)
+{
+    struct run *run = context;
+    struct mg_writer w;
+    if (!mg_job_request_wants_baseline(&run->request, baseline->name))
+        return;
+    for (uint32_t i = 0; i < baseline->point_count; i++) {
+        struct mg_front_point point = as_front_point(&baseline->points[i]);
+        send_point(run, "point", baseline->name, &point);
+    }
+    begin_line(&w, "baseline");
+    mg_write_member_string(&w, "name", baseline->name);
+    mg_write_member_uint(&w, "points", baseline->point_count);
+    if (baseline->not_applicable)
+        write_cut(&w, "reason", baseline->not_applicable, 700);
+    end_line(run, &w);
+}
+
+static void on_progress(void *context, const struct mg_progress *progress)
+{
+    struct run *run = context;
+    struct mg_writer w;
+    double time = now(NULL);
+    run->evaluations = progress->evaluations;
+    publish_if_due(run, time);
+    flush_some(run);
+    if (run->out_size || time - run->progress_at < progress_seconds)
+        return; /* the pipe is full, or too soon: this one is dropped */
+    run->progress_at = time;
+    begin_line(&w, "progress");
+    mg_write_member_uint(&w, "evaluations", progress->evaluations);
+    mg_write_member_double(&w, "elapsed_s", progress->seconds);
+    mg_write_member_double(&w, "fraction", progress->fraction);
+    mg_write_member_double(&w, "latency_s", progress->best.latency_s);
+    mg_write_member_uint(&w, "peak_bytes", progress->best.peak_bytes);
+    end_line(run, &w);
+}
+
+static void on_rejected(void *context, const struct mg_plan *plan, const struct mg_verdict *verdict)
+{
+    struct run *run = context;
+    struct mg_writer w;
+    (void)plan;
+    if (run->rejected++ >= 20)
+        return; /* counted in the end line; the log need not repeat it for ever */
+    begin_line(&w, "rejected");
+    mg_write_member_string(&w, "code", verdict->reason);
+    write_cut(&w, "message", verdict->message, 250);
+    end_line(run, &w);
+}
+
+/* ---- the end ---- */
+
+static void write_prices(struct mg_writer *w, const struct mg_plan *plan)
+{
+    uint64_t count[4] = {0}, all = 0;
+    for (size_t i = 0; i < plan->step_count; i++)
+        if (plan->steps[i].kind == MG_STEP_COMPUTE && plan->steps[i].price_count > 0) {
+            count[plan->prices[plan->refs[plan->steps[i].price]].source]++;
+            all++;
+        }
+    double whole = all ? (double)all : 1;
+    mg_write_key(w, "prices");
+    mg_write_begin_array(w);
+    mg_write_double(w, (double)count[MG_PRICE_EXACT] / whole);
+    mg_write_double(w, (double)count[MG_PRICE_NEAR] / whole);
+    mg_write_double(w, (double)count[MG_PRICE_SCALED] / whole);
+    mg_write_double(w, (double)count[MG_PRICE_MODEL] / whole);
+    mg_write_end_array(w);
+}
+
+static void send_end(struct run *run, const struct mg_search_result *result)
+{
+    static const char *const outcomes[] = {"met", "not_met", "infeasible", "front"};
+    static const char *const stops[] = {"evaluations", "seconds", "exhausted", "cancelled"};
+    struct mg_writer w;
+    begin_line(&w, "end");
+    mg_write_member_string(&w, "outcome", outcomes[result->outcome]);
+    mg_write_member_string(&w, "stopped_by", stops[result->stopped_by]);
+    mg_write_member_uint(&w, "lower_bound_bytes", result->lower_bound_bytes);
+    write_cut(&w, "lower_bound_operator", result->lower_bound_op ? result->lower_bound_op : "", 200);
+    mg_write_member_uint(&w, "evaluations", result->evaluations);
+    mg_write_member_uint(&w, "accepted", result->accepted);
+    mg_write_member_uint(&w, "rejected", result->rejected);
+    mg_write_member_double(&w, "elapsed_s", result->seconds);
+    write_prices(&w, result->original.plan);
+    end_line(run, &w);
+}
+
+static void send_error(struct run *run, const struct mg_error *err)
+{
+    struct mg_writer w;
+    begin_line(&w, "error");
+    mg_write_member_string(&w, "code", mg_code_name(err->code));
+    write_cut(&w, "pointer", err->pointer, 255);
+    write_cut(&w, "message", err->message, 511);
+    end_line(run, &w);
+    flush_all(run);
+}
+
+/* The result is the authority on the front: the points reported on the way only led to it. */
+static void finish(struct run *run, const struct mg_search_result *result)
+{
+    run->count = 0;
+    for (uint32_t i = 0; i < result->front_count; i++)
+        add_to_front(run, &result->front[i]);
+    publish(run);
+    send_end(run, result);
+    flush_all(run);
+}
+
+/* ---- a job's life in the worker ---- */
+
+static enum mg_code load(struct run *run, struct mg_error *err)
+{
+    size_t size, graph_size;
+    char *text;
+    const char *input = mg_child_map(MG_WORKER_IN, &size);
+    struct mg_worker_head head;
+    if (!input || size < sizeof head)
+        return mg_fail(err, MG_ERR_INTERNAL, "", "the worker was given no job");
+    memcpy(&head, input, sizeof head);
+    if (memcmp(head.magic, "MGWORK1", 8) != 0 || sizeof head + head.request_size + head.graph_size > size)
+        return mg_fail(err, MG_ERR_INTERNAL, "", "the worker was given a damaged job");
+    const struct mg_request_rules rules = {.detached = true, .max_seconds = 0};
+    const char *request = mg_arena_copy(&run->arena, input + sizeof head, head.request_size + 1);
+    enum mg_code code = mg_job_request_read(request, head.request_size, &rules, &run->arena, &run->request, err);
+    if (code != MG_OK)
+        return code;
+    if (!mg_unpack(input + sizeof head + head.request_size, head.graph_size, MAX_GRAPH, &text, &graph_size))
+        return mg_fail(err, MG_ERR_INTERNAL, "", "the stored graph is damaged");
+    /* Training is in the graph already, and the zoo has been asked. */
+    run->request.model = NULL;
+    run->request.has_training = false;
+    run->request.graph = mg_arena_copy(&run->arena, text, graph_size + 1);
+    run->request.graph_size = graph_size;
+    free(text);
+    code = mg_job_request_graph(&run->request, &run->arena, &run->graph, err);
+    mg_job_request_search_options(&run->request, &run->options);
+    if (head.seconds > 0)
+        run->options.max_seconds = head.seconds;
+    return code;
+}
+
+static enum mg_code load_guarded(void *context, struct mg_error *err)
+{
+    return load(context, err);
+}
+
+static void work(struct run *run)
+{
+    struct mg_error err;
+    struct mg_search_result result;
+    const struct mg_observer observer = {.context = run,
+                                         .now = now,
+                                         .cancelled = on_poll,
+                                         .progress = on_progress,
+                                         .plan = on_plan,
+                                         .baseline = on_baseline,
+                                         .rejected = on_rejected};
+    enum mg_code code = mg_arena_guard(&run->arena, load_guarded, run, &err);
+    if (code == MG_OK)
+        code = mg_search(run->graph, &run->options, &observer, &run->arena, &result, &err);
+    if (code == MG_OK)
+        finish(run, &result);
+    else
+        send_error(run, &err);
+}
+
+/* argv: worker PARENT MEMORY_BYTES SPOOL_BYTES */
+int mg_cmd_worker(int argc, char **argv)
+{
+    if (argc != 4) {
+        fprintf(stderr, "magisd worker is started by magisd serve\n");
+        return MG_EXIT_USAGE;
+    }
+    const struct mg_child_limits limits = {.memory_bytes = strtoull(argv[2], NULL, 10),
+                                           .file_bytes = strtoull(argv[3], NULL, 10),
+                                           .nice = 19,
+                                           .oom_score = 800};
+    struct sigaction action = {.sa_handler = on_term};
+    sigaction(SIGTERM, &action, NULL);
+    if (!mg_child_settle(&limits, strtol(argv[1], NULL, 10)))
+        return MG_EXIT_FAILED;
+    fcntl(STDOUT_FILENO, F_SETFL, fcntl(STDOUT_FILENO, F_GETFL) | O_NONBLOCK);
+    struct run run = {.started = now(NULL)};
+    run.published_at = run.progress_at = run.started - progress_seconds;
+    mg_arena_init(&run.arena, SIZE_MAX);
+    work(&run);
+    bool good = !run.broken;
+    mg_arena_release(&run.arena);
+    free(run.front);
+    free(run.sent);
+    free(run.out);
+    return good ? MG_EXIT_DONE : MG_EXIT_FAILED;
+}
