@@ -1,0 +1,250 @@
+/* At least one instance of every operator, as text: "name | operands | results | attributes".
+ * Operands: sizes joined by commas, "s" for a scalar, with a dtype and colon in front unless f32. */
+#ifndef MG_TESTS_OP_SAMPLES_H
+#define MG_TESTS_OP_SAMPLES_H
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+
+#include "tests/unit/graph_util.h"
+
+static const char *const op_samples[] = {
+    "matmul | 6,5,7 7,4 | 1",
+    "matmul | 3,1,7,5 4,9,7 | 1 | trans_a=1 trans_b=1",
+    "gemm | 6,7 4,7 | 1 | trans_b=1 alpha=2",
+    "gemm | 6,7 7,4 4 | 1 | beta=0.5",
+    "gemm | 6,7 7,4 6,1 | 1",
+    "conv | 4,6,9,8 8,6,3,3 | 1 | pads=1,1,1,1 strides=2,1",
+    "conv | 4,6,9,8 8,6,3,3 8 | 1 | dilations=2,1",
+    "conv | 4,6,8 8,3,1 8 | 1 | group=2 strides=2",
+    "conv | 2,6,4,4,4 5,6,1,1,1 | 1",
+    "conv_transpose | 4,6,5,5 6,4,3,3 | 1 | strides=2,2 pads=1,1,1,1 output_padding=1,1",
+    "conv_transpose | 4,6,5,5 6,4,1,1 8 | 1 | group=2",
+    "conv_transpose | 4,6,5,5 6,4,1,1 4 | 1",
+    "conv_grad_input | 4,8,5,5 8,6,3,3 | 1 | spatial=9,10 strides=2,2 pads=1,1,1,1",
+    "conv_grad_input | 4,8,5,4 8,3,1,1 | 1 | spatial=10,4 strides=2,1 group=2",
+    "conv_grad_weight | 4,8,5,5 4,6,9,10 | 1 | kernel_shape=3,3 strides=2,2 pads=1,1,1,1",
+    "conv_grad_weight | 4,8,5,4 4,6,10,4 | 1 | kernel_shape=1,1 strides=2,1 group=2",
+    "add | 4,1,6 5,1 | 1",
+    "sub | 4,6 4,6 | 1",
+    "mul | 4,6 s | 1",
+    "div | 6 4,6 | 1",
+    "pow | 4,6 4,6 | 1",
+    "max | 4,6 4,1 | 1",
+    "min | 4,6 4,6 | 1",
+    "equal | i64:4,6 i64:6 | 1",
+    "not_equal | 4,6 4,6 | 1",
+    "greater | 4,6 4,6 | 1",
+    "greater_or_equal | 4,6 4,6 | 1",
+    "less | 4,6 4,6 | 1",
+    "less_or_equal | 4,6 4,6 | 1",
+    "logical_and | bool:4,6 bool:4,6 | 1",
+    "logical_or | bool:4,6 bool:4,6 | 1",
+    "where | bool:4,1 4,6 6 | 1",
+    "squared_error | 4,6 4,6 | 1",
+    "squared_error_grad | 4,6 4,6 4,6 | 1",
+    "affine | 4,6 | 1 | alpha=2 beta=-1",
+    "neg | 4,6 | 1",
+    "abs | 4,6 | 1",
+    "sign | 4,6 | 1",
+    "floor | 4,6 | 1",
+    "ceil | 4,6 | 1",
+    "round | 4,6 | 1",
+    "logical_not | bool:4,6 | 1",
+    "exp | 4,6 | 1",
+    "log | 4,6 | 1",
+    "sqrt | 4,6 | 1",
+    "rsqrt | 4,6 | 1",
+    "reciprocal | 4,6 | 1",
+    "erf | 4,6 | 1",
+    "sin | 4,6 | 1",
+    "cos | 4,6 | 1",
+    "tanh | 4,6 | 1",
+    "sigmoid | 4,6 | 1",
+    "relu | 4,6 | 1",
+    "leaky_relu | 4,6 | 1 | alpha=0.2",
+    "elu | 4,6 | 1",
+    "silu | 4,6 | 1",
+    "gelu | 4,6 | 1",
+    "gelu | 4,6 | 1 | approximate=tanh",
+    "hard_swish | 4,6 | 1",
+    "hard_sigmoid | 4,6 | 1",
+    "softplus | 4,6 | 1",
+    "clip | 4,6 | 1 | min=-0.5 max=0.5",
+    "cast | 4,6 | 1 | to=f64",
+    "copy | 4,6 | 1",
+    "dropout | 4,6 | 2 | ratio=0.25 seed=3",
+    "relu_grad | 4,6 4,6 | 1",
+    "leaky_relu_grad | 4,6 4,6 | 1",
+    "elu_grad | 4,6 4,6 | 1",
+    "sigmoid_grad | 4,6 4,6 | 1",
+    "tanh_grad | 4,6 4,6 | 1",
+    "erf_grad | 4,6 4,6 | 1",
+    "silu_grad | 4,6 4,6 | 1",
+    "gelu_grad | 4,6 4,6 | 1",
+    "gelu_grad | 4,6 4,6 | 1 | approximate=tanh",
+    "hard_swish_grad | 4,6 4,6 | 1",
+    "hard_sigmoid_grad | 4,6 4,6 | 1",
+    "softplus_grad | 4,6 4,6 | 1",
+    "clip_grad | 4,6 4,6 | 1 | min=-0.5 max=0.5",
+    "dropout_grad | 4,6 bool:4,6 | 1 | ratio=0.25",
+    "reduce_sum | 4,5,6 | 1 | axes=0,2 keepdims=0",
+    "reduce_mean | 4,5,6 | 1 | axes=1",
+    "reduce_max | 4,5,6 | 1 | axes=-1",
+    "reduce_min | 4,5,6 | 1",
+    "reduce_prod | 4,5,6 | 1 | axes=1 keepdims=0",
+    "arg_max | 4,5,6 | 1 | axis=1 keepdims=0",
+    "arg_max | 4,5,6 | 1 | axis=2",
+    "cumsum | 4,5,6 | 1 | axis=1 exclusive=1 reverse=1",
+    "softmax | 4,5,6 | 1",
+    "softmax | 4,5,6 | 1 | axis=1",
+    "log_softmax | 4,5,6 | 1",
+    "softmax_grad | 4,5,6 4,5,6 | 1",
+    "log_softmax_grad | 4,5,6 4,5,6 | 1 | axis=0",
+    "cross_entropy | 6,5 i64:6 | 1",
+    "cross_entropy | 6,5,3 i32:6,3 | 1",
+    "cross_entropy | 6,5 i64:6 | 1 | ignore_index=-100",
+    "cross_entropy_grad | s 6,5,3 i64:6,3 | 1",
+    "layer_norm | 4,6,8 | 3",
+    "layer_norm | 4,6,8 6,8 6,8 | 3 | axis=1",
+    "layer_norm_grad | 4,6,8 4,6,8 4,6,1 4,6,1 | 1",
+    "layer_norm_grad | 4,6,8 4,6,8 4,6,1 4,6,1 8 | 3",
+    "rms_norm | 4,6,8 8 | 2",
+    "rms_norm_grad | 4,6,8 4,6,8 4,6,1 8 | 2",
+    "rms_norm_grad | 4,6,8 4,6,8 4,6,1 | 1",
+    "batch_norm | 4,6,5,5 6 6 | 3",
+    "batch_norm_grad | 4,6,5,5 4,6,5,5 1,6,1,1 1,6,1,1 6 | 3",
+    "batch_norm_grad | 4,6,5,5 4,6,5,5 1,6,1,1 1,6,1,1 | 1",
+    "bn_apply | 4,6,5,5 1,6,1,1 1,6,1,1 6 6 | 1",
+    "bn_apply | 4,6,5,5 1,6,1,1 1,6,1,1 | 1",
+    "batch_norm_inference | 4,6,5,5 6 6 6 6 | 1",
+    "stat_update | 6 1,6,1,1 | 1",
+    "stat_update | 6 1,6,1,1 | 1 | variance=1 count=100",
+    "group_norm | 4,6,5,5 6 6 | 3 | num_groups=3",
+    "group_norm_grad | 4,6,5,5 4,6,5,5 4,3,1,1 4,3,1,1 6 | 3 | num_groups=3",
+    "group_norm_grad | 4,6,5,5 4,6,5,5 4,3,1,1 4,3,1,1 | 1 | num_groups=3",
+    "instance_norm | 4,6,5,5 | 3",
+    "instance_norm_grad | 4,6,5,5 4,6,5,5 4,6,1,1 4,6,1,1 6 | 3",
+    "max_pool | 4,6,9,9 | 1 | kernel_shape=3,3 strides=2,2 pads=1,1,1,1",
+    "max_pool_grad | 4,6,5,5 4,6,9,9 | 1 | kernel_shape=3,3 strides=2,2 pads=1,1,1,1",
+    "avg_pool | 4,6,9,9 | 1 | kernel_shape=3,3 strides=2,2 pads=1,1,1,1 count_include_pad=0",
+    "avg_pool_grad | 4,6,5,5 | 1 | spatial=9,9 kernel_shape=3,3 strides=2,2 pads=1,1,1,1",
+    "global_avg_pool | 4,6,5,5 | 1",
+    "global_max_pool | 4,6,5,5 | 1",
+    "global_avg_pool_grad | 4,6,1,1 | 1 | spatial=5,5",
+    "global_max_pool_grad | 4,6,1,1 4,6,5,5 | 1",
+    "resize | 4,6,5,5 | 1 | spatial=10,10",
+    "resize | 4,6,5,5 | 1 | spatial=8,3 mode=linear coordinates=half_pixel",
+    "resize_grad | 4,6,10,10 | 1 | spatial=5,5",
+    "resize_grad | 4,6,8,3 | 1 | spatial=5,5 mode=linear coordinates=align_corners",
+    "reshape | 4,6,10 | 1 | shape=24,10",
+    "reshape | 12,10 | 1 | shape=8,15",
+    "reshape | 4,6,10 | 1 | shape=2,2,6,5,2",
+    "reshape | 8,1,6 | 1 | shape=1,4,2,6",
+    "squeeze | 4,1,6,1 | 1 | axes=1",
+    "unsqueeze | 4,6 | 1 | axes=0,2",
+    "flatten | 4,6,10 | 1 | axis=2",
+    "expand | 4,1,6 | 1 | shape=3,4,5,6",
+    "transpose | 4,6,10 | 1 | perm=2,0,1",
+    "slice | 4,6,10 | 1 | starts=1,0 ends=5,9 axes=1,2 steps=2,3",
+    "slice_grad | 4,2,10 | 1 | shape=4,6,10 starts=1 ends=5 axes=1 steps=2",
+    "split | 4,6,10 | 3 | axis=1 split=1,2,3",
+    "concat | 4,6,10 4,1,10 | 1 | axis=1",
+    "pad | 4,6,10 | 1 | pads=0,1,-2,0,2,0 value=1.5",
+    "pad | 4,6,10 | 1 | pads=0,1,2,0,2,0 mode=reflect",
+    "pad | 4,6,10 | 1 | pads=0,1,2,0,2,0 mode=edge",
+    "tile | 4,6 | 1 | repeats=1,3",
+    "gather | 9,5,4 i64:3,7 | 1 | axis=1",
+    "gather | 9,8 i64:4,6 | 1",
+    "scatter_add | 9,3,7,4 i64:3,7 | 1 | axis=1 size=5",
+    "scatter_add | 4,6,8 i64:4,6 | 1 | size=9",
+    "depth_to_space | 4,12,3,5 | 1 | blocksize=2",
+    "space_to_depth | 4,3,6,10 | 1 | blocksize=2 mode=CRD",
+    "fill | | 1 | shape=4,6 to=f32 value=2",
+    "iota | | 1 | size=9 to=f32 start=2 delta=0.5",
+    "attention | 2,8,5,4 2,4,7,4 2,4,7,4 5,7 | 2",
+    "attention | 2,8,5,4 2,4,7,4 2,4,7,4 2,8,1,7 | 2",
+    "attention | 2,4,5,4 2,4,5,4 2,4,5,4 | 2 | causal=1",
+    "attention_grad | 2,8,5,4 2,8,5,4 2,4,7,4 2,4,7,4 2,8,5,4 2,8,5,1 5,7 | 3",
+    "attention_grad | 2,4,5,4 2,4,5,4 2,4,5,4 2,4,5,4 2,4,5,4 2,4,5,1 | 3 | causal=1",
+    "lstm | 5,4,6 1,32,6 1,32,8 1,64 1,4,8 1,4,8 | 3 | hidden_size=8",
+    "gru | 5,4,6 1,24,6 1,24,8 | 2 | hidden_size=8 reverse=1",
+    "sgd | 4,6 4,6 | 1 | lr=0.1 weight_decay=0.01",
+    "momentum | 4,6 4,6 | 1",
+    "moment | 4,6 4,6 | 1 | beta=0.99 power=2",
+    "adam | 4,6 4,6 4,6 | 1",
+    "adamw | 4,6 4,6 4,6 | 1 | step=3",
+};
+enum { OP_SAMPLES = sizeof op_samples / sizeof *op_samples };
+
+static inline int64_t *sample_ints(struct mg_arena *arena, const char *text, uint32_t *count)
+{
+    int64_t *list = MG_NEW_ARRAY(arena, int64_t, 16);
+    *count = 0;
+    while (*text) {
+        char *end;
+        list[(*count)++] = strtoll(text, &end, 10);
+        text = *end ? end + 1 : end;
+    }
+    return list;
+}
+
+static inline mg_value sample_operand(struct bench *b, const char *text)
+{
+    enum mg_dtype dtype = MG_DTYPE_F32;
+    const char *colon = strchr(text, ':');
+    if (colon) {
+        dtype = mg_dtype_from_name(mg_arena_printf(&b->arena, "%.*s", (int)(colon - text), text));
+        text = colon + 1;
+    }
+    struct mg_shape shape = {0};
+    if (strcmp(text, "s") != 0)
+        memcpy(shape.dim, sample_ints(&b->arena, text, &shape.rank), sizeof shape.dim);
+    return mg_graph_add_value(b->g, NULL, MG_KIND_INPUT, dtype, &shape);
+}
+
+static inline struct mg_attr sample_attr(struct bench *b, enum mg_op_type type, char *text)
+{
+    struct mg_attr attr = {0};
+    char *value = strchr(text, '=');
+    *value++ = 0;
+    attr.key = mg_attr_from_name(text);
+    cr_assert(mg_op_attr_type(type, attr.key, &attr.type), "%s", text);
+    switch (attr.type) {
+    case MG_ATTR_TYPE_INT:
+        attr.i = strtoll(value, NULL, 10);
+        break;
+    case MG_ATTR_TYPE_FLOAT:
+        attr.f = strtod(value, NULL);
+        break;
+    case MG_ATTR_TYPE_STRING:
+        attr.string = value;
+        break;
+    case MG_ATTR_TYPE_INTS:
+        attr.ints = sample_ints(&b->arena, value, &attr.count);
+    }
+    return attr;
+}
+
+/* Operator 0 of b->g is the sample; false, with b->err, if the operator refuses. */
+static inline bool sample_build(struct bench *b, const char *sample)
+{
+    bench_open(b);
+    char none[] = "", *rest = mg_arena_strdup(&b->arena, sample), *part[4] = {rest, none, none, none}, *word, *state;
+    for (int i = 0; i < 3 && (rest = strchr(rest, '|')); i++) {
+        *rest++ = 0;
+        part[i + 1] = rest;
+    }
+    enum mg_op_type type = mg_op_type_from_name(strtok_r(part[0], " ", &state));
+    mg_value in[16];
+    struct mg_attr attrs[16];
+    uint32_t in_count = 0, attr_count = 0;
+    for (word = strtok_r(part[1], " ", &state); word; word = strtok_r(NULL, " ", &state))
+        in[in_count++] = sample_operand(b, word);
+    for (word = strtok_r(part[3], " ", &state); word; word = strtok_r(NULL, " ", &state))
+        attrs[attr_count++] = sample_attr(b, type, word);
+    return mg_graph_add_op(b->g, type, "sample", in, in_count, attrs, attr_count, NULL, (uint32_t)atol(part[2]), NULL,
+                           &b->err) == MG_OK;
+}
+
+#endif
