@@ -79,7 +79,7 @@ $(BUILD)/web_files.c: server/embed.sh FORCE
 	@mkdir -p $(@D)
 	@server/embed.sh web > $@.new
 	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
-$(BUILD)/web_files.o: $(BUILD)/web_files.c $(WEB_FILES) $(BUILD)/flags
+$(BUILD)/web_files.o: $(BUILD)/web_files.c $(WEB_FILES) server/schemas.json $(BUILD)/flags
 	$(SAY) '  CC   $<'
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
 

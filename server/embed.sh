@@ -1,5 +1,5 @@
 #!/bin/sh
-# Writes C that holds the files below a directory: embed.sh DIR > web_files.c
+# Writes C that holds the files below a directory, and schemas.json: embed.sh DIR > web_files.c
 # What only serves development (package files, notes, node_modules) stays out.
 set -eu
 dir=$1
@@ -22,3 +22,4 @@ done
 echo '    {0},'
 echo '};'
 echo "const size_t mg_web_file_count = $n;"
+printf '%s\n' '__asm__(".section .rodata\n.globl mg_schemas\nmg_schemas:\n.incbin \"server/schemas.json\"\n.byte 0\n.previous");'

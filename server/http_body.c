@@ -26,6 +26,12 @@ static void refuse_size(struct mg_request *req)
     mg_reply_problem(req, "too-large", NULL, "the body has more than %llu bytes", (unsigned long long)body_limit(req));
 }
 
+static void refuse_all(struct mg_request *req)
+{
+    mg_reply_header(req, "Retry-After", "2");
+    mg_reply_problem(req, "busy", NULL, "too many bodies are being received at once");
+}
+
 static bool check_type(struct mg_request *req)
 {
     const char *type = mg_request_header(req, "Content-Type");
@@ -51,8 +57,7 @@ static bool check_length(struct mg_request *req)
         return false;
     }
     if (req->http->uploads_bytes + length > req->http->config.limits.uploads_bytes) {
-        mg_reply_header(req, "Retry-After", "2");
-        mg_reply_problem(req, "busy", NULL, "too many bodies are being received at once");
+        refuse_all(req);
         return false;
     }
     return true;
@@ -115,9 +120,12 @@ bool mg_body_add(struct mg_request *req, const char *data, size_t size)
     if (req->replied)
         return true;
     if (req->route->body == MG_BODY_LARGE) {
-        if (!write_all(req->body_fd, data, size))
+        if (http->uploads_bytes + size > http->config.limits.uploads_bytes)
+            refuse_all(req);
+        else if (!write_all(req->body_fd, data, size))
             mg_reply_problem(req, "busy", NULL, "no memory for the body");
         http->uploads_bytes += size;
+        req->body_counted += size;
     } else {
         keep_small(req, data, size);
     }
@@ -125,18 +133,13 @@ bool mg_body_add(struct mg_request *req, const char *data, size_t size)
     return true;
 }
 
-static void forget_large(struct mg_request *req)
-{
-    req->http->uploads_bytes -= req->body_size < req->http->uploads_bytes ? req->body_size : req->http->uploads_bytes;
-    req->body_fd = -1;
-}
-
 void mg_body_release(struct mg_request *req)
 {
-    if (req->body_fd >= 0) {
+    if (req->body_fd >= 0)
         close(req->body_fd);
-        forget_large(req);
-    }
+    req->http->uploads_bytes -= req->body_counted; /* only now: until the answer the body waits for intake */
+    req->body_counted = 0;
+    req->body_fd = -1;
     free(req->body);
     req->body = NULL;
 }
@@ -152,6 +155,6 @@ int mg_request_take_body(struct mg_request *req, size_t *size, bool *gzip)
     int fd = req->body_fd;
     *size = req->body_size;
     *gzip = req->gzip;
-    forget_large(req);
+    req->body_fd = -1;
     return fd;
 }

@@ -21,6 +21,7 @@ struct mg_route {
     enum mg_body_kind body;
     const char *query; /* names of parameters, separated by spaces */
     void (*handler)(struct mg_request *req);
+    const char *request, *answer; /* schemas */
     const char *summary;
 };
 extern const struct mg_route mg_routes[];
@@ -66,7 +67,7 @@ struct mg_request {
 
     int body_fd; /* LARGE: a memfd; else -1 */
     char *body;  /* SMALL */
-    size_t body_size, body_capacity;
+    size_t body_size, body_capacity, body_counted;
     bool gzip, has_body;
 
     struct MHD_Response *response; /* set by the reply */
@@ -135,6 +136,7 @@ struct mg_web_file {
 };
 extern const struct mg_web_file mg_web_files[];
 extern const size_t mg_web_file_count;
+extern const char mg_schemas[]; /* schemas.json */
 void mg_page_serve(struct mg_request *req, const char *name);
 
 /* ---- the whole (http.c) ---- */

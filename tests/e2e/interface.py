@@ -2,6 +2,7 @@
 import gzip
 import json
 import os
+import re
 import socket
 import threading
 import time
@@ -174,6 +175,24 @@ def test_description(t):
                 set(allowed.split(", ")) - {"HEAD"})
 
 
+def test_schemas(t):
+    description = daemon.get("/openapi.json").json
+    schemas = description["components"]["schemas"]
+    used = set(re.findall(r'#/components/schemas/(\w+)', json.dumps(description)))
+    t.equal("every schema that is named is there", used - set(schemas), set())
+    t.equal("every schema that is there is named", set(schemas) - used - {"Any"}, set())
+    for path, operations in description["paths"].items():
+        for method, operation in operations.items():
+            names = re.findall(r"{(\w+)}", path)
+            t.equal("path parameters of " + path, [p["name"] for p in operation["parameters"] if p["in"] == "path"],
+                    names)
+            t.check("has a summary: " + path, operation["summary"] and operation["responses"]["default"])
+    for member in schemas["OptimizeRequest"]["properties"]:
+        answer = daemon.post("/optimize", dict(MODEL, **{member: {"no such thing": 1}}))
+        t.check("known member " + member, answer.problem != "" and "unknown member" not in answer.json["detail"]
+                or answer.json.get("pointer", "").count("/") > 1, answer)
+
+
 def test_information(t):
     t.equal("healthz", daemon.get("/healthz").json, {"status": "ok"})
     t.equal("readyz", (daemon.get("/readyz").status, daemon.get("/readyz").json["status"]), (200, "ready"))
@@ -248,6 +267,6 @@ def test_listen_addresses(t):
 daemon = Daemon()
 tests = Tests()
 tests.run(test_framing, test_host_and_origin, test_public_url, test_methods, test_problems, test_headers, test_bodies,
-          test_description, test_information, test_devices, test_logs, test_unix, test_listen_addresses)
+          test_description, test_schemas, test_information, test_devices, test_logs, test_unix, test_listen_addresses)
 tests.equal("stops cleanly", daemon.close(), 0)
 tests.end()
