@@ -1,0 +1,354 @@
+/* Native JSON into a document: one streaming pass, members in any order. Everything that can be judged
+ * without looking elsewhere is refused here, where the reader still knows the place. */
+#include <stdio.h>
+#include <string.h>
+
+#include "formats/native_priv.h"
+
+/* ---- members by table ---- */
+
+struct member {
+    const char *key;
+    bool (*parse)(struct mg_json *json, void *into);
+    bool required;
+};
+
+static bool parse_members(struct mg_json *json, const char *what, const struct member *members, size_t count,
+                          void *into)
+{
+    uint32_t seen = 0;
+    const char *key;
+    if (!mg_json_enter_object(json))
+        return false;
+    while (mg_json_next_member(json, &key)) {
+        size_t at = 0;
+        while (at < count && strcmp(members[at].key, key) != 0)
+            at++;
+        if (at == count)
+            return mg_json_fail(json, MG_ERR_INVALID, "%s has no member \"%.100s\"", what, key);
+        if (!members[at].parse(json, into))
+            return false;
+        seen |= 1U << at;
+    }
+    for (size_t i = 0; i < count; i++)
+        if (members[i].required && !(seen & 1U << i))
+            return mg_json_fail(json, MG_ERR_INVALID, "%s lacks the member \"%s\"", what, members[i].key);
+    return json->err.code == MG_OK;
+}
+#define PARSE_MEMBERS(json, what, members, into)                                                                       \
+    parse_members(json, what, members, sizeof(members) / sizeof *(members), into)
+
+static bool parse_names(struct mg_json *json, struct native_names *names)
+{
+    if (!mg_json_enter_array(json))
+        return false;
+    while (mg_json_next_element(json)) {
+        const char *name;
+        if (!mg_json_string(json, &name, NULL))
+            return false;
+        *MG_PUSH(json->arena, names->name, names->count, names->capacity) = name;
+    }
+    return json->err.code == MG_OK;
+}
+
+/* One of a list of words; its index. */
+static bool parse_word(struct mg_json *json, const char *what, const char *const *words, size_t count, size_t *out)
+{
+    const char *text;
+    char known[200] = "";
+    if (!mg_json_string(json, &text, NULL))
+        return false;
+    for (*out = 0; *out < count; ++*out) {
+        if (strcmp(words[*out], text) == 0)
+            return true;
+        size_t used = strlen(known);
+        snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", words[*out]);
+    }
+    return mg_json_fail(json, MG_ERR_INVALID, "\"%.60s\" is no %s; there are %s", text, what, known);
+}
+#define PARSE_WORD(json, what, out, ...)                                                                               \
+    parse_word(json, what, (const char *const[]){__VA_ARGS__},                                                         \
+               sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *), out)
+
+/* ---- values ---- */
+
+static bool value_name(struct mg_json *json, void *into)
+{
+    return mg_json_string(json, &((struct native_value *)into)->name, NULL);
+}
+
+static bool value_shape(struct mg_json *json, void *into)
+{
+    struct native_value *value = into;
+    value->has_shape = true;
+    if (!mg_json_enter_array(json))
+        return false;
+    while (mg_json_next_element(json)) {
+        int64_t size;
+        if (!mg_json_int(json, &size))
+            return false;
+        if (size < 0)
+            return mg_json_fail(json, MG_ERR_INVALID, "a dimension cannot be negative: %lld", (long long)size);
+        if (value->shape.rank == MG_MAX_RANK)
+            return mg_json_fail(json, MG_ERR_LIMIT, "a shape has at most %d dimensions", MG_MAX_RANK);
+        value->shape.dim[value->shape.rank++] = size;
+    }
+    return json->err.code == MG_OK;
+}
+
+static bool value_dtype(struct mg_json *json, void *into)
+{
+    struct native_value *value = into;
+    const char *text;
+    if (!mg_json_string(json, &text, NULL))
+        return false;
+    value->has_dtype = true;
+    value->dtype = mg_dtype_from_name(text);
+    if (value->dtype == MG_DTYPE_COUNT)
+        return mg_json_fail(json, MG_ERR_INVALID,
+                            "\"%.60s\" is no dtype; there are f64, f32, f16, bf16, f8e4m3, f8e5m2, i64, i32, i16, i8, "
+                            "u8, bool",
+                            text);
+    return true;
+}
+
+static bool value_kind(struct mg_json *json, void *into)
+{
+    size_t kind;
+    if (!PARSE_WORD(json, "kind", &kind, "input", "weight", "state", "constant"))
+        return false;
+    ((struct native_value *)into)->kind = (enum mg_kind)(MG_KIND_INPUT + kind);
+    return true;
+}
+
+static bool value_home(struct mg_json *json, void *into)
+{
+    size_t home;
+    if (!PARSE_WORD(json, "home", &home, "device", "host"))
+        return false;
+    ((struct native_value *)into)->home = home ? MG_HOME_HOST : MG_HOME_DEVICE;
+    return true;
+}
+
+static bool parse_value(struct mg_json *json, struct native_value *value)
+{
+    static const struct member members[] = {
+        {"name", value_name, true},  {"shape", value_shape, true}, {"dtype", value_dtype, true},
+        {"kind", value_kind, false}, {"home", value_home, false},
+    };
+    *value = (struct native_value){.kind = MG_KIND_COMPUTED};
+    if (!PARSE_MEMBERS(json, "a value", members, value))
+        return false;
+    bool resident = value->kind != MG_KIND_COMPUTED && value->kind != MG_KIND_INPUT;
+    if (value->home == MG_HOME_HOST && !resident)
+        return mg_json_fail(json, MG_ERR_INVALID, "only weights, states and constants have a home");
+    if (!mg_shape_fits(&value->shape, value->dtype))
+        return mg_json_fail(json, MG_ERR_LIMIT, "the value \"%.100s\" is too large", value->name);
+    return true;
+}
+
+/* ---- operators ---- */
+
+static bool op_name(struct mg_json *json, void *into)
+{
+    return mg_json_string(json, &((struct native_op *)into)->name, NULL);
+}
+
+static bool op_module(struct mg_json *json, void *into)
+{
+    return mg_json_string(json, &((struct native_op *)into)->module, NULL);
+}
+
+static bool op_type(struct mg_json *json, void *into)
+{
+    struct native_op *op = into;
+    const char *text;
+    if (!mg_json_string(json, &text, NULL))
+        return false;
+    op->type = mg_op_type_from_name(text);
+    if (op->type == MG_OP_COUNT)
+        return mg_json_fail(json, MG_ERR_UNSUPPORTED,
+                            "there is no operator \"%.60s\"; what is not known can be given as \"opaque\"", text);
+    return true;
+}
+
+static bool op_inputs(struct mg_json *json, void *into)
+{
+    return parse_names(json, &((struct native_op *)into)->inputs);
+}
+
+static bool op_outputs(struct mg_json *json, void *into)
+{
+    return parse_names(json, &((struct native_op *)into)->outputs);
+}
+
+static bool op_attrs(struct mg_json *json, void *into)
+{
+    struct native_op *op = into;
+    const char *key;
+    if (!mg_json_enter_object(json))
+        return false;
+    while (mg_json_next_member(json, &key)) {
+        enum mg_attr_key attr = mg_attr_from_name(key);
+        if (attr == MG_ATTR_COUNT)
+            return mg_json_fail(json, MG_ERR_INVALID, "there is no attribute \"%.100s\"", key);
+        struct mg_attr *out = MG_PUSH(json->arena, op->attrs, op->attr_count, op->attr_capacity);
+        if (!mg_native_parse_attr(json, attr, op, out))
+            return false;
+    }
+    return json->err.code == MG_OK;
+}
+
+static bool op_in_place(struct mg_json *json, void *into)
+{
+    int64_t operand;
+    if (!mg_json_int(json, &operand))
+        return false;
+    if (operand < 0 || operand > INT16_MAX)
+        return mg_json_fail(json, MG_ERR_INVALID, "in_place is the index of an operand, not %lld", (long long)operand);
+    ((struct native_op *)into)->in_place = (int32_t)operand;
+    return true;
+}
+
+static bool parse_op(struct mg_json *json, struct native_op *op)
+{
+    static const struct member members[] = {
+        {"name", op_name, false},         {"op", op_type, true},      {"inputs", op_inputs, true},
+        {"outputs", op_outputs, true},    {"attrs", op_attrs, false}, {"module", op_module, false},
+        {"in_place", op_in_place, false},
+    };
+    *op = (struct native_op){.in_place = -1};
+    return PARSE_MEMBERS(json, "an operator", members, op);
+}
+
+/* ---- the document ---- */
+
+static bool document_format(struct mg_json *json, void *into)
+{
+    const char *text;
+    (void)into;
+    if (!mg_json_string(json, &text, NULL))
+        return false;
+    if (strcmp(text, "magis-graph/1") != 0)
+        return mg_json_fail(json, MG_ERR_UNSUPPORTED, "the format must be \"magis-graph/1\", not \"%.60s\"", text);
+    return true;
+}
+
+static bool document_name(struct mg_json *json, void *into)
+{
+    return mg_json_string(json, &((struct native_document *)into)->name, NULL);
+}
+
+static bool document_math(struct mg_json *json, void *into)
+{
+    size_t math;
+    if (!PARSE_WORD(json, "arithmetic", &math, "f32", "tf32"))
+        return false;
+    ((struct native_document *)into)->math = math ? MG_MATH_TF32 : MG_MATH_F32;
+    return true;
+}
+
+static bool document_values(struct mg_json *json, void *into)
+{
+    struct native_document *d = into;
+    if (!mg_json_enter_array(json))
+        return false;
+    while (mg_json_next_element(json))
+        if (!parse_value(json, MG_PUSH(json->arena, d->values, d->value_count, d->value_capacity)))
+            return false;
+    return json->err.code == MG_OK;
+}
+
+static bool document_ops(struct mg_json *json, void *into)
+{
+    struct native_document *d = into;
+    if (!mg_json_enter_array(json))
+        return false;
+    while (mg_json_next_element(json))
+        if (!parse_op(json, MG_PUSH(json->arena, d->ops, d->op_count, d->op_capacity)))
+            return false;
+    return json->err.code == MG_OK;
+}
+
+static bool document_outputs(struct mg_json *json, void *into)
+{
+    return parse_names(json, &((struct native_document *)into)->outputs);
+}
+
+static bool update_weight(struct mg_json *json, void *into)
+{
+    return mg_json_string(json, &((struct native_update *)into)->weight, NULL);
+}
+
+static bool update_value(struct mg_json *json, void *into)
+{
+    return mg_json_string(json, &((struct native_update *)into)->value, NULL);
+}
+
+static bool document_updates(struct mg_json *json, void *into)
+{
+    static const struct member members[] = {{"weight", update_weight, true}, {"value", update_value, true}};
+    struct native_document *d = into;
+    if (!mg_json_enter_array(json))
+        return false;
+    while (mg_json_next_element(json)) {
+        struct native_update *update = MG_PUSH(json->arena, d->updates, d->update_count, d->update_capacity);
+        if (!PARSE_MEMBERS(json, "an update", members, update))
+            return false;
+    }
+    return json->err.code == MG_OK;
+}
+
+static bool training_loss(struct mg_json *json, void *into)
+{
+    size_t loss;
+    if (!PARSE_WORD(json, "loss", &loss, "squared", "mse", "cross_entropy", "sum", "output"))
+        return false;
+    ((struct native_document *)into)->training.loss = (enum mg_loss)loss;
+    return true;
+}
+
+static bool training_optimizer(struct mg_json *json, void *into)
+{
+    size_t optimizer;
+    if (!PARSE_WORD(json, "optimizer", &optimizer, "none", "sgd", "momentum", "adam", "adamw"))
+        return false;
+    ((struct native_document *)into)->training.optimizer = (enum mg_optimizer)optimizer;
+    return true;
+}
+
+/* A list of names, or "all". */
+static bool training_trainable(struct mg_json *json, void *into)
+{
+    struct native_document *d = into;
+    size_t all;
+    if (mg_json_peek(json) == MG_JSON_STRING)
+        return PARSE_WORD(json, "choice of weights", &all, "all");
+    if (!parse_names(json, &d->trainable))
+        return false;
+    /* An empty list is not NULL, which would mean all. */
+    d->training.trainable = d->trainable.count ? d->trainable.name : mg_arena_alloc(json->arena, sizeof(char *));
+    d->training.trainable_count = (uint32_t)d->trainable.count;
+    return true;
+}
+
+static bool document_training(struct mg_json *json, void *into)
+{
+    static const struct member members[] = {{"loss", training_loss, true},
+                                            {"optimizer", training_optimizer, true},
+                                            {"trainable", training_trainable, false}};
+    ((struct native_document *)into)->has_training = true;
+    return PARSE_MEMBERS(json, "training", members, into);
+}
+
+bool mg_native_parse(struct mg_json *json, struct native_document *out)
+{
+    static const struct member members[] = {
+        {"format", document_format, true},    {"name", document_name, false},
+        {"math", document_math, false},       {"values", document_values, true},
+        {"ops", document_ops, true},          {"outputs", document_outputs, true},
+        {"updates", document_updates, false}, {"training", document_training, false},
+    };
+    *out = (struct native_document){.name = "graph", .math = MG_MATH_F32};
+    return PARSE_MEMBERS(json, "a graph", members, out) && mg_json_finish(json);
+}

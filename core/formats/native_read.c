@@ -1,0 +1,247 @@
+/* A native document into a graph: names are resolved by the graph's own table, so operators may come in
+ * any order; shapes that depend on later operators are inferred by normalisation. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/digest.h"
+#include "formats/native_priv.h"
+
+struct building {
+    const struct native_document *document;
+    struct mg_graph *g;
+    struct mg_arena *arena;
+    struct mg_error *err;
+};
+
+#define TRY(call)                                                                                                      \
+    do {                                                                                                               \
+        enum mg_code code_ = (call);                                                                                   \
+        if (code_ != MG_OK)                                                                                            \
+            return code_;                                                                                              \
+    } while (0)
+
+static enum mg_code fail_name(struct building *b, const char *name, const char *reason, const char *fmt, ...)
+    MG_PRINTF(4, 5);
+static enum mg_code fail_name(struct building *b, const char *name, const char *reason, const char *fmt, ...)
+{
+    char pointer[128];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(pointer, sizeof pointer, fmt, args);
+    va_end(args);
+    return mg_fail(b->err, MG_ERR_INVALID, pointer, "\"%.200s\" %s", name, reason);
+}
+
+static enum mg_code add_values(struct building *b)
+{
+    for (size_t i = 0; i < b->document->value_count; i++) {
+        const struct native_value *value = &b->document->values[i];
+        if (mg_graph_find_value(b->g, value->name) != MG_NONE)
+            return fail_name(b, value->name, "is listed twice", "/values/%zu/name", i);
+        mg_value made = mg_graph_add_value(b->g, value->name, value->kind, value->dtype, &value->shape);
+        if (made == MG_NONE)
+            return fail_name(b, value->name, "does not fit", "/values/%zu/shape", i);
+        b->g->values[made].home = value->home;
+    }
+    return MG_OK;
+}
+
+/* Results that are not declared get a value without shape, so that operators can read them in any order. */
+static enum mg_code add_results(struct building *b)
+{
+    for (size_t i = 0; i < b->document->op_count; i++) {
+        const struct native_names *names = &b->document->ops[i].outputs;
+        for (size_t j = 0; j < names->count; j++)
+            if (mg_graph_find_value(b->g, names->name[j]) == MG_NONE &&
+                mg_graph_add_value(b->g, names->name[j], MG_KIND_COMPUTED, MG_DTYPE_F32, NULL) == MG_NONE)
+                return fail_name(b, names->name[j], "is one value too many", "/ops/%zu/outputs/%zu", i, j);
+    }
+    return MG_OK;
+}
+
+static enum mg_code find_operands(struct building *b, size_t op, mg_value *in)
+{
+    const struct native_names *names = &b->document->ops[op].inputs;
+    for (size_t i = 0; i < names->count; i++) {
+        in[i] = mg_graph_find_value(b->g, names->name[i]);
+        if (in[i] == MG_NONE)
+            return fail_name(b, names->name[i], "is no value: nothing declares or makes it", "/ops/%zu/inputs/%zu", op,
+                             i);
+    }
+    return MG_OK;
+}
+
+/* Whether each result is free to be made by this operator. */
+static enum mg_code check_results(struct building *b, size_t op)
+{
+    const struct native_names *names = &b->document->ops[op].outputs;
+    for (size_t i = 0; i < names->count; i++) {
+        const struct mg_value_info *value = &b->g->values[mg_graph_find_value(b->g, names->name[i])];
+        if (value->kind != MG_KIND_COMPUTED)
+            return fail_name(b, value->name, "is declared with a kind, so no operator can make it",
+                             "/ops/%zu/outputs/%zu", op, i);
+        bool twice = value->producer != MG_NONE;
+        for (size_t j = 0; j < i; j++)
+            twice = twice || strcmp(names->name[i], names->name[j]) == 0;
+        if (twice)
+            return fail_name(b, value->name, "is made twice", "/ops/%zu/outputs/%zu", op, i);
+    }
+    return MG_OK;
+}
+
+static enum mg_code check_axes(struct building *b, size_t at)
+{
+    const struct native_op *op = &b->document->ops[at];
+    const char *name = op->name ? op->name : mg_op_type_name(op->type);
+    bool opaque = op->type == MG_OP_OPAQUE;
+    if (op->has_axes && !opaque)
+        return fail_name(b, name, "is not opaque: its axes are known", "/ops/%zu/attrs/axes", at);
+    if (op->has_axes && (op->axis_in != op->inputs.count || op->axis_out != op->outputs.count))
+        return fail_name(b, name, "has axes that do not list each operand and each result", "/ops/%zu/attrs/axes", at);
+    for (size_t i = 0; opaque && !op->has_axes && i < op->attr_count; i++)
+        if (op->attrs[i].key == MG_ATTR_AXES && op->attrs[i].count > 0)
+            return fail_name(b, name, "has axes that are no objects", "/ops/%zu/attrs/axes", at);
+    return MG_OK;
+}
+
+static enum mg_code add_op(struct building *b, size_t at)
+{
+    const struct native_op *op = &b->document->ops[at];
+    mg_value *in = MG_NEW_ARRAY(b->arena, mg_value, op->inputs.count);
+    TRY(find_operands(b, at, in));
+    TRY(check_results(b, at));
+    TRY(check_axes(b, at));
+    TRY(mg_graph_add_op(b->g, op->type, op->name, in, (uint32_t)op->inputs.count, op->attrs, (uint32_t)op->attr_count,
+                        op->outputs.name, (uint32_t)op->outputs.count, NULL, b->err));
+    if (op->module)
+        mg_graph_set_module(b->g, (mg_op)at, op->module);
+    if (op->in_place >= (int32_t)op->inputs.count)
+        return fail_name(b, b->g->ops[at].name, "has no such operand", "/ops/%zu/in_place", at);
+    if (op->in_place >= 0)
+        mg_graph_set_in_place(b->g, (mg_op)at, op->in_place);
+    return MG_OK;
+}
+
+/* Plans name operators, so their names must differ too. */
+static enum mg_code check_op_names(struct building *b)
+{
+    size_t capacity = 64;
+    while (capacity < 2 * b->g->op_count)
+        capacity *= 2;
+    const char **slots = MG_NEW_ARRAY(b->arena, const char *, capacity);
+    for (size_t i = 0; i < b->g->op_count; i++) {
+        const char *name = b->g->ops[i].name;
+        size_t at = (size_t)mg_hash_bytes(name, strlen(name), (uintptr_t)slots).lo & (capacity - 1);
+        for (; slots[at]; at = (at + 1) & (capacity - 1))
+            if (strcmp(slots[at], name) == 0)
+                return fail_name(b, name, "is the name of two operators", "/ops/%zu/name", i);
+        slots[at] = name;
+    }
+    return MG_OK;
+}
+
+/* A declared value without kind that no operator makes. */
+static enum mg_code check_producers(struct building *b)
+{
+    for (size_t i = 0; i < b->document->value_count; i++) {
+        const struct mg_value_info *value = &b->g->values[i];
+        if (value->kind == MG_KIND_COMPUTED && value->producer == MG_NONE)
+            return fail_name(b, value->name, "has no kind, and no operator makes it", "/values/%zu", i);
+    }
+    return MG_OK;
+}
+
+static enum mg_code add_outputs(struct building *b)
+{
+    const struct native_names *names = &b->document->outputs;
+    for (size_t i = 0; i < names->count; i++) {
+        mg_value value = mg_graph_find_value(b->g, names->name[i]);
+        if (value == MG_NONE)
+            return fail_name(b, names->name[i], "is no value", "/outputs/%zu", i);
+        if (b->g->values[value].is_output)
+            return fail_name(b, names->name[i], "is listed twice", "/outputs/%zu", i);
+        mg_graph_add_output(b->g, value);
+    }
+    return MG_OK;
+}
+
+static enum mg_code add_updates(struct building *b)
+{
+    for (size_t i = 0; i < b->document->update_count; i++) {
+        const struct native_update *update = &b->document->updates[i];
+        mg_value weight = mg_graph_find_value(b->g, update->weight);
+        mg_value value = mg_graph_find_value(b->g, update->value);
+        if (weight == MG_NONE ||
+            (b->g->values[weight].kind != MG_KIND_WEIGHT && b->g->values[weight].kind != MG_KIND_STATE))
+            return fail_name(b, update->weight, "is no weight and no state", "/updates/%zu/weight", i);
+        if (b->g->values[weight].updated_by != MG_NONE)
+            return fail_name(b, update->weight, "is updated twice", "/updates/%zu/weight", i);
+        if (value == MG_NONE || b->g->values[value].producer == MG_NONE)
+            return fail_name(b, update->value, "is made by no operator", "/updates/%zu/value", i);
+        if (b->g->values[value].update_of != MG_NONE)
+            return fail_name(b, update->value, "is the new version of two values", "/updates/%zu/value", i);
+        mg_graph_add_update(b->g, weight, value);
+    }
+    return MG_OK;
+}
+
+static enum mg_code check_training(struct building *b)
+{
+    const struct mg_training *training = &b->document->training;
+    for (uint32_t i = 0; i < training->trainable_count; i++) {
+        mg_value value = mg_graph_find_value(b->g, training->trainable[i]);
+        if (value == MG_NONE || b->g->values[value].kind != MG_KIND_WEIGHT)
+            return fail_name(b, training->trainable[i], "is no weight", "/training/trainable/%u", i);
+    }
+    return MG_OK;
+}
+
+enum mg_code mg_native_build(const struct native_document *document, struct mg_arena *arena, struct mg_graph **out,
+                             struct mg_error *err)
+{
+    struct mg_error ignored;
+    struct building b = {document, mg_graph_new(arena, document->name), arena, err ? err : &ignored};
+    b.g->math = document->math;
+    TRY(add_values(&b));
+    TRY(add_results(&b));
+    for (size_t i = 0; i < document->op_count; i++)
+        TRY(add_op(&b, i));
+    TRY(check_op_names(&b));
+    TRY(check_producers(&b));
+    TRY(add_outputs(&b));
+    TRY(add_updates(&b));
+    TRY(check_training(&b));
+    *out = b.g;
+    return MG_OK;
+}
+
+struct request {
+    const char *text;
+    size_t size;
+    struct mg_arena *arena;
+    struct mg_graph **out;
+    struct mg_training *training;
+    bool *has_training;
+};
+
+static enum mg_code read_graph(void *context, struct mg_error *err)
+{
+    struct request *request = context;
+    struct mg_json json;
+    struct native_document document;
+    mg_json_init(&json, request->arena, request->text, request->size);
+    if (!mg_native_parse(&json, &document))
+        return mg_fail(err, json.err.code, json.err.pointer, "%s", json.err.message);
+    TRY(mg_native_build(&document, request->arena, request->out, err));
+    *request->has_training = document.has_training;
+    if (document.has_training)
+        *request->training = document.training;
+    return MG_OK;
+}
+
+enum mg_code mg_graph_read(const char *json, size_t size, struct mg_arena *arena, struct mg_graph **out,
+                           struct mg_training *training, bool *has_training, struct mg_error *err)
+{
+    struct request request = {json, size, arena, out, training, has_training};
+    return mg_arena_guard(arena, read_graph, &request, err);
+}
