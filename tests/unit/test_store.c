@@ -465,7 +465,7 @@ Test(store, retry_is_a_new_job)
     cr_assert_eq(got->job.state, MG_JOB_QUEUED);
     cr_assert_eq(got->job.attempts, 0);
     cr_assert_str_eq(got->labels, "{\"branch\":\"main\"}");
-    char id[16];
+    char id[32];
     snprintf(id, sizeof id, "%s", got->job.id);
     cr_assert_eq(DO(&f, get_work, id)->blob_size, sizeof GRAPH_TEXT - 1);
     cr_assert_eq(DO(&f, retry, id, NULL, NULL)->code, MG_STORE_CONFLICT);
@@ -533,7 +533,7 @@ Test(store, retention_by_size_takes_the_oldest)
 {
     static char graph[300000];
     for (int i = 0; i < 6; i++) {
-        char id[16], digest[8], commit[32];
+        char id[32], digest[16], commit[32];
         snprintf(id, sizeof id, "aaaaaaaaaaa%d", i);
         snprintf(digest, sizeof digest, "g%d", i);
         snprintf(commit, sizeof commit, "{\"commit\":\"%d\"}", i);

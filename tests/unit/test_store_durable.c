@@ -495,7 +495,7 @@ Test(store_durable, one_lost_transaction_is_run_again)
 Test(store_durable, a_bad_neighbour_fails_alone)
 {
     static struct got got[9];
-    char id[16];
+    char id[32];
     open_with_faults();
     faults = (struct faults){.code = MG_STORE_FULL, .only = "INSERT INTO bodies"};
     memset(got, 0, sizeof got);
