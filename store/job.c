@@ -1,4 +1,5 @@
 /* What operations share: reading a row of jobs, events, labels, points, removal. */
+#include <stdio.h>
 #include <string.h>
 
 #include "store_priv.h"
@@ -60,10 +61,7 @@ static int next_enum(struct cursor *c, int (*parse)(const char *name))
 static void next_id(struct cursor *c, char *out, size_t size)
 {
     const char *text = (const char *)sqlite3_column_text(c->stmt, c->at++);
-    memset(out, 0, size);
-    if (text) {
-        strncpy(out, text, size - 1);
-    }
+    snprintf(out, size, "%s", text ? text : "");
 }
 
 static void read_texts(struct cursor *c, struct mg_store_job *job)

@@ -4,6 +4,7 @@
  * in meanwhile shift nothing. It also holds a hash of filters and sort: with others it is refused. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/base/digest.h"
@@ -114,15 +115,21 @@ static bool ascending(const struct mg_store_query *query)
     return (query->sort == MG_SORT_PEAK) != query->reverse;
 }
 
+static uint64_t hex_part(const char *cursor, int part)
+{
+    char digits[CURSOR_LEN / 3 + 1] = {0};
+    memcpy(digits, cursor + part * CURSOR_LEN / 3, CURSOR_LEN / 3);
+    return strtoull(digits, NULL, 16);
+}
+
 static bool read_cursor(const char *cursor, uint64_t hash, int64_t *key, int64_t *number)
 {
-    uint64_t part[3];
     if (strlen(cursor) != CURSOR_LEN || strspn(cursor, "0123456789abcdef") != CURSOR_LEN ||
-        sscanf(cursor, "%16" SCNx64 "%16" SCNx64 "%16" SCNx64, &part[0], &part[1], &part[2]) != 3 || part[0] != hash) {
+        hex_part(cursor, 0) != hash) {
         return false;
     }
-    *key = (int64_t)part[1];
-    *number = (int64_t)part[2];
+    *key = (int64_t)hex_part(cursor, 1);
+    *number = (int64_t)hex_part(cursor, 2);
     return true;
 }
 

@@ -106,7 +106,7 @@ static sqlite3_stmt *point_named(struct mg_db *db, const struct mg_store_job *jo
         return MG_BIND(db, POINT_ORIGINAL, number);
     }
     if (is_ordinal(which)) {
-        return MG_BIND(db, POINT_BY_K, number, mg_int(atoi(which)));
+        return MG_BIND(db, POINT_BY_K, number, mg_int(strtol(which, NULL, 10)));
     }
     return MG_BIND(db, POINT_BY_PLAN, number, mg_text(strcmp(which, "best") == 0 ? job->best_plan : which));
 }

@@ -73,12 +73,12 @@ bool mg_store_fs_is_network(long type, const char *fuse_type)
 static bool mount_type(dev_t dev, char *type, size_t size)
 {
     FILE *file = fopen("/proc/self/mountinfo", "re");
-    char line[4096];
+    char line[4096], device[32];
     bool found = false;
+    snprintf(device, sizeof device, " %u:%u ", major(dev), minor(dev));
     while (file && !found && fgets(line, sizeof line, file)) {
-        unsigned major_no, minor_no;
         const char *dash = strstr(line, " - ");
-        if (dash && sscanf(line, "%*d %*d %u:%u", &major_no, &minor_no) == 2 && makedev(major_no, minor_no) == dev) {
+        if (dash && strstr(line, device)) {
             snprintf(type, size, "%.*s", (int)strcspn(dash + 3, " \n"), dash + 3);
             found = true;
         }

@@ -214,6 +214,14 @@ static bool queue_has_promise(struct mg_queue *queue)
     return has;
 }
 
+static bool queue_is_closing(struct mg_queue *queue)
+{
+    pthread_mutex_lock(&queue->lock);
+    bool closing = queue->closing && !queue->first;
+    pthread_mutex_unlock(&queue->lock);
+    return closing;
+}
+
 static void queue_close(struct mg_queue *queue)
 {
     pthread_mutex_lock(&queue->lock);
@@ -351,36 +359,55 @@ static struct mg_op *run_group(mg_store *store, struct mg_op *first, bool *lost)
     return list;
 }
 
-/* Gives pages of removed jobs back to the file system, a few at a time. */
-static void shrink(mg_store *store, const struct mg_op *list)
+static bool removes(const struct mg_op *list)
 {
-    bool removed = false;
     for (; list; list = list->next) {
-        removed = removed || list->kind == MG_OP_delete || list->kind == MG_OP_expire;
+        if (list->kind == MG_OP_delete || list->kind == MG_OP_expire) {
+            return true;
+        }
     }
-    if (removed) {
-        mg_db_clear(&store->writer);
-        mg_db_exec(&store->writer, "PRAGMA incremental_vacuum(4096)");
-    }
+    return false;
 }
 
+/* Gives some pages of removed jobs back to the file system; false: there are no more. */
+static bool shrink(struct mg_db *db)
+{
+    mg_db_clear(db);
+    mg_db_exec(db, "PRAGMA incremental_vacuum(1024)");
+    return mg_db_pragma(db, "PRAGMA freelist_count") > 0 && db->code == MG_STORE_OK;
+}
+
+/* True if jobs were removed. */
+static bool run_list(mg_store *store, struct mg_op *first)
+{
+    bool lost;
+    struct mg_op *list = run_group(store, first, &lost);
+    if (lost) {
+        set_synced(&store->writer, true);
+        for (struct mg_op *op = list; op; op = op->next) {
+            run_alone(op, &store->writer);
+        }
+    }
+    bool removed = removes(list);
+    complete(store, list);
+    return removed;
+}
+
+/* What removed jobs leave is given back while nothing else is to do. */
 static void *writer_main(void *arg)
 {
     mg_store *store = arg;
-    struct mg_op *first;
-    while ((first = queue_pop(&store->writes, true, true)) != NULL) {
-        bool lost;
-        struct mg_op *list = run_group(store, first, &lost);
-        if (lost) {
-            set_synced(&store->writer, true);
-            for (struct mg_op *op = list; op; op = op->next) {
-                run_alone(op, &store->writer);
-            }
+    bool shrinking = false;
+    for (;;) {
+        struct mg_op *first = queue_pop(&store->writes, !shrinking, true);
+        if (first) {
+            shrinking = run_list(store, first) || shrinking;
+        } else if (queue_is_closing(&store->writes)) {
+            return NULL;
+        } else {
+            shrinking = shrink(&store->writer);
         }
-        shrink(store, list);
-        complete(store, list);
     }
-    return NULL;
 }
 
 /* ---- the reader ---- */
