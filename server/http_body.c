@@ -18,7 +18,7 @@ static bool is_json_type(const char *type)
 
 static uint64_t body_limit(const struct mg_request *req)
 {
-    return req->route->body == MG_BODY_LARGE ? req->http->config.limits.body_bytes : MG_SMALL_BODY;
+    return req->route && req->route->body == MG_BODY_LARGE ? req->http->config.limits.body_bytes : MG_SMALL_BODY;
 }
 
 static void refuse_size(struct mg_request *req)

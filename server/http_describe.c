@@ -94,7 +94,7 @@ static void write_request(struct mg_writer *w, const struct mg_route *route)
 static void write_operation(struct mg_writer *w, const struct mg_route *route)
 {
     char method[8] = "";
-    for (size_t k = 0; route->method[k] && k < sizeof method - 1; k++)
+    for (size_t k = 0; k < sizeof method - 1 && route->method[k]; k++)
         method[k] = (char)(route->method[k] - 'A' + 'a');
     mg_write_key(w, method);
     mg_write_begin_object(w);

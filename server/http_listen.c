@@ -97,7 +97,8 @@ static int listen_inet(struct mg_http *http, const struct addrinfo *info, struct
 static bool split_address(const char *text, char *host, size_t host_size, const char **port)
 {
     const char *colon = strrchr(text, ':');
-    if (!colon || !colon[1] || strspn(colon + 1, "0123456789") != strlen(colon + 1) || atol(colon + 1) > 65535)
+    if (!colon || !colon[1] || strspn(colon + 1, "0123456789") != strlen(colon + 1) ||
+        strtol(colon + 1, NULL, 10) > 65535)
         return false;
     size_t length = (size_t)(colon - text);
     if (length >= 2 && text[0] == '[' && text[length - 1] == ']') {

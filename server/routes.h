@@ -8,7 +8,8 @@
 #define MG_JOB_PAGE "/ui/#/jobs/%.20s"
 
 /* The handlers. */
-#define ROUTE(method, pattern, role, body, query, handler, request, answer, summary) void handler(struct mg_request *req);
+#define ROUTE(method, pattern, role, body, query, handler, request, answer, summary)                                   \
+    void handler(struct mg_request *req);
 #include "server/routes.def"
 #undef ROUTE
 
