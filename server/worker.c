@@ -61,16 +61,13 @@ static const char *get_text(const json_t *line, const char *key)
     return json_string_value(json_object_get(line, key));
 }
 
-/* The blob that a point line names, read back and checked; NULL if that fails. */
-static void *read_blob(mg_worker *worker, const json_t *line, size_t *size)
+void *mg_worker_read(mg_worker *worker, const struct mg_spooled *where)
 {
-    uint64_t length = get_uint(line, "length");
-    void *blob = length && length <= MAX_BLOB ? malloc(length) : NULL;
-    *size = length;
+    void *blob = where->length && where->length <= MAX_BLOB ? malloc(where->length) : NULL;
     if (!blob)
         return NULL;
-    ssize_t got = pread(worker->spool, blob, length, (off_t)get_uint(line, "offset"));
-    if (got == (ssize_t)length && crc32(0, blob, (uInt)length) == get_uint(line, "crc"))
+    ssize_t got = pread(worker->spool, blob, where->length, (off_t)where->offset);
+    if (got == (ssize_t)where->length && crc32(0, blob, (uInt)where->length) == where->crc)
         return blob;
     free(blob);
     return NULL;
@@ -88,10 +85,12 @@ static bool tell_point(mg_worker *worker, const json_t *line, bool original)
     event.point.arena_bytes = get_uint(line, "arena_bytes");
     event.point.host_bytes = get_uint(line, "host_bytes");
     event.point.techniques = (uint32_t)get_uint(line, "techniques");
-    void *blob = read_blob(worker, line, &event.blob_size);
+    event.spooled = (struct mg_spooled){get_uint(line, "offset"), get_uint(line, "length"), get_uint(line, "crc")};
+    void *blob = mg_worker_read(worker, &event.spooled);
     if (!blob)
         return false;
     event.blob = blob;
+    event.blob_size = event.spooled.length;
     worker->event(worker->context, &event);
     free(blob);
     return true;
@@ -102,6 +101,7 @@ static bool tell_front(mg_worker *worker, const json_t *line)
     char ids[MAX_IDS][17];
     struct mg_worker_event event = {.kind = MG_WORKER_FRONT, .ids = ids};
     const json_t *list = json_object_get(line, "ids");
+    event.final = json_is_true(json_object_get(line, "final"));
     if (json_array_size(list) > MAX_IDS)
         return false;
     for (size_t i = 0; i < json_array_size(list); i++) {

@@ -22,7 +22,7 @@ struct mg_worker_head {
  * original, point {plan, latency_s, peak_bytes, arena_bytes, host_bytes, techniques, offset, length, crc}
  *   point also: series (a baseline's name) - figures of a baseline; without: a candidate of the front
  * baseline {name, points, reason}: all points of this series have been sent
- * front {ids}: the published front from now on; all its points have been sent
+ * front {ids, final}: the published front from now on; all its points have been sent
  * progress {evaluations, elapsed_s, fraction, accepted, rejected, latency_s, peak_bytes}
  * rejected {reason, message}: the checker refused a plan
  * end {outcome, stopped_by, lower_bound_bytes, lower_bound_operator, evaluations, accepted, rejected,
@@ -39,6 +39,9 @@ enum mg_worker_event_kind {
     MG_WORKER_ERROR, /* the worker says why it cannot do the job */
     MG_WORKER_EXIT,  /* always the last */
 };
+struct mg_spooled {
+    uint64_t offset, length, crc;
+};
 struct mg_worker_event {
     enum mg_worker_event_kind kind;
     /* POINT */
@@ -47,11 +50,13 @@ struct mg_worker_event {
     struct mg_front_point point;
     const void *blob; /* read back from the spool, checked; valid during the call */
     size_t blob_size;
+    struct mg_spooled spooled; /* where it lies, for mg_worker_read */
     /* BASELINE */
     const char *name, *reason;
     /* FRONT */
     const char (*ids)[17];
     size_t id_count;
+    bool final; /* the search has ended */
     /* PROGRESS, END */
     uint64_t evaluations, accepted, rejected;
     double elapsed_s, fraction;
@@ -87,6 +92,8 @@ int mg_worker_start(mg_worker **out, const struct mg_worker_config *config, mg_w
 /* Hand over the front and end (SIGTERM); killed if that takes more than `grace_ms`. */
 void mg_worker_stop(mg_worker *worker, unsigned grace_ms);
 void mg_worker_kill(mg_worker *worker);
+/* A packed plan from the spool, malloc'ed; NULL if it is damaged. */
+void *mg_worker_read(mg_worker *worker, const struct mg_spooled *where);
 long mg_worker_pid(const mg_worker *worker);
 
 #endif

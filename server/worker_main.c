@@ -209,7 +209,7 @@ static void send_point(struct run *run, const char *type, const char *series, co
     free(blob);
 }
 
-static void publish(struct run *run)
+static void publish(struct run *run, bool final)
 {
     struct mg_front_point *points = malloc((run->count + 1) * sizeof *points);
     struct mg_writer w;
@@ -226,6 +226,7 @@ static void publish(struct run *run)
             remember_sent(run, points[i].id);
         }
     begin_line(&w, "front");
+    mg_write_member_bool(&w, "final", final);
     mg_write_key(&w, "ids");
     mg_write_begin_array(&w);
     for (size_t i = 0; i < count; i++)
@@ -240,7 +241,7 @@ static void publish(struct run *run)
 static void publish_if_due(struct run *run, double time)
 {
     if (run->changed && run->out_size == 0 && time - run->published_at >= batch_seconds)
-        publish(run);
+        publish(run, false);
 }
 
 static void add_to_front(struct run *run, const struct mg_point *point)
@@ -403,7 +404,7 @@ static void finish(struct run *run, const struct mg_search_result *result)
     run->count = 0;
     for (uint32_t i = 0; i < result->front_count; i++)
         add_to_front(run, &result->front[i]);
-    publish(run);
+    publish(run, true);
     send_end(run, result);
     flush_all(run);
 }

@@ -1,0 +1,367 @@
+/* The table of jobs, opening (recovery), the tick, draining, closing. */
+#include "server/jobs.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "server/jobs_priv.h"
+
+enum { TICK_MS = 1000, EXPIRE_TICKS = 3600, EXPIRE_BATCH = 50 };
+
+void mg_jobs_say(const mg_jobs *jobs, const char *level, const char *event, const char *fmt, ...)
+{
+    char text[2600];
+    va_list args;
+    if (!jobs->config.log)
+        return;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    jobs->config.log(jobs->config.log_context, level, event, text);
+}
+
+char *mg_problem_document(const char *name, const char *detail, const char *pointer, json_t *members)
+{
+    char type[80];
+    snprintf(type, sizeof type, "/errors/%s", name);
+    json_t *root = members ? members : json_object();
+    json_t *text = json_string(detail);
+    json_object_set_new(root, "type", json_string(type));
+    json_object_set_new(root, "detail", text ? text : json_string("(not text)"));
+    if (pointer && *pointer)
+        json_object_set_new(root, "pointer", json_string(pointer));
+    char *out = json_dumps(root, JSON_COMPACT);
+    json_decref(root);
+    return out;
+}
+
+/* ---- the table ---- */
+
+struct mg_job *mg_jobs_find(mg_jobs *jobs, const char *id)
+{
+    for (struct mg_job *job = jobs->first; job; job = job->next)
+        if (strcmp(job->info.id, id) == 0)
+            return job;
+    return NULL;
+}
+
+static const char *copy_text(const char *text)
+{
+    char *copy = text ? strdup(text) : NULL;
+    if (text && !copy)
+        abort();
+    return copy;
+}
+
+static void each_text(struct mg_store_job *info, void (*apply)(const char **text))
+{
+    const char **const texts[] = {&info->name,         &info->labels,         &info->owner,  &info->token,
+                                  &info->network,      &info->device,         &info->gate,   &info->error,
+                                  &info->graph_digest, &info->request_digest, &info->result, &info->reused_from};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+        apply(texts[i]);
+}
+
+static void own_text(const char **text)
+{
+    *text = copy_text(*text);
+}
+
+static void free_text(const char **text)
+{
+    free((void *)(uintptr_t)*text);
+    *text = NULL;
+}
+
+static void free_job(mg_jobs *jobs, struct mg_job *job)
+{
+    if (job->run) {
+        if (job->run->worker)
+            mg_worker_kill(job->run->worker);
+        mg_run_free(jobs, job);
+    }
+    each_text(&job->info, free_text);
+    free(job);
+}
+
+void mg_jobs_drop(mg_jobs *jobs, const char *id)
+{
+    for (struct mg_job **at = &jobs->first; *at; at = &(*at)->next) {
+        struct mg_job *job = *at;
+        if (strcmp(job->info.id, id) != 0)
+            continue;
+        *at = job->next;
+        free_job(jobs, job);
+        return;
+    }
+}
+
+/* The table keeps the newest ended jobs. Newest jobs stand first. */
+static void forget_old(mg_jobs *jobs)
+{
+    unsigned ended = 0;
+    struct mg_job **at = &jobs->first;
+    while (*at) {
+        struct mg_job *job = *at;
+        if (mg_job_state_ended(job->info.state) && !job->run && ++ended > MG_RECENT_JOBS) {
+            *at = job->next;
+            free_job(jobs, job);
+        } else {
+            at = &job->next;
+        }
+    }
+}
+
+static void count_ended(mg_jobs *jobs, enum mg_job_state state)
+{
+    jobs->stats.succeeded += state == MG_JOB_SUCCEEDED;
+    jobs->stats.failed += state == MG_JOB_FAILED;
+    jobs->stats.cancelled += state == MG_JOB_CANCELLED;
+}
+
+struct mg_job *mg_jobs_update(mg_jobs *jobs, const struct mg_store_job *info)
+{
+    struct mg_job *job = mg_jobs_find(jobs, info->id);
+    bool ended = job && mg_job_state_ended(job->info.state);
+    if (!job) {
+        job = calloc(1, sizeof *job);
+        if (!job)
+            abort();
+        job->next = jobs->first;
+        jobs->first = job;
+    } else if (info->revision < job->info.revision) {
+        return job; /* an older answer that came later */
+    }
+    struct mg_store_job old = job->info;
+    job->info = *info;
+    each_text(&job->info, own_text);
+    each_text(&old, free_text);
+    if (info->deadline_at > 0)
+        job->deadline_at = info->deadline_at;
+    if (!ended && mg_job_state_ended(info->state)) {
+        count_ended(jobs, info->state);
+        mg_calls_job_ended(jobs, &job->info);
+        forget_old(jobs);
+    }
+    return job;
+}
+
+void mg_jobs_take(mg_jobs *jobs, const struct mg_store_result *result)
+{
+    if (!result->job)
+        return;
+    mg_jobs_update(jobs, result->job);
+    for (size_t i = 0; i < result->n_events; i++)
+        mg_listeners_tell(jobs, result->job->id, result->events[i].type, result->events[i].seq, result->events[i].data);
+}
+
+bool mg_jobs_store_problem(mg_jobs *jobs, const struct mg_store_result *result, struct mg_reply *reply)
+{
+    switch (result->code) {
+    case MG_STORE_OK:
+        return false;
+    case MG_STORE_NOT_FOUND:
+        mg_reply_fail(reply, "not-found", "", "there is no such job");
+        return true;
+    case MG_STORE_CONFLICT:
+        mg_reply_fail(reply, "conflict", "", "%s", result->message);
+        return true;
+    case MG_STORE_GONE:
+        mg_reply_fail(reply, "plan-replaced", "", "%s", result->message);
+        return true;
+    case MG_STORE_INVALID:
+        mg_reply_fail(reply, "bad-cursor", "", "%s", result->message);
+        return true;
+    case MG_STORE_FULL:
+        mg_reply_fail(reply, "no-space", "", "the disk of the data directory is full");
+        break;
+    case MG_STORE_INTERNAL:
+        mg_reply_fail(reply, "internal", "", "the store failed");
+        break;
+    default:
+        mg_reply_fail(reply, "store-failed", "", "the store does not answer: %s", mg_store_code_name(result->code));
+        reply->retry_after_s = 5;
+    }
+    jobs->store_failing = true;
+    mg_jobs_say(jobs, "error", "store", "%s: %s", mg_store_code_name(result->code), result->message);
+    return true;
+}
+
+/* ---- the tick ---- */
+
+static int64_t wall_ms(void)
+{
+    uv_timeval64_t time;
+    uv_gettimeofday(&time);
+    return time.tv_sec * 1000 + time.tv_usec / 1000;
+}
+
+static void on_deadline_saved(void *ctx, const struct mg_store_result *result)
+{
+    mg_jobs_take(ctx, result);
+}
+
+static void fail_overdue(mg_jobs *jobs, struct mg_job *job)
+{
+    char *error = mg_problem_document("deadline", "the deadline passed before a worker was free", "", NULL);
+    const struct mg_store_outcome outcome = {.state = MG_JOB_FAILED,
+                                             .stopped_by = MG_STOP_DEADLINE,
+                                             .error = error ? error : "{}",
+                                             .lower_bound = -1,
+                                             .smallest_found = -1};
+    job->deadline_at = 0;
+    mg_store_finish(jobs->config.store, job->info.id, &outcome, NULL, on_deadline_saved, jobs);
+    free(error);
+}
+
+static void check_deadline(mg_jobs *jobs, struct mg_job *job, int64_t now)
+{
+    if (job->deadline_at == 0 || now < job->deadline_at)
+        return;
+    if (job->run && job->run->worker && !job->run->stopping) {
+        job->run->deadline = true;
+        mg_run_stop(jobs, job);
+    } else if (!job->run && job->info.state == MG_JOB_QUEUED && job->info.attempts == 0) {
+        fail_overdue(jobs, job);
+    }
+}
+
+static void on_expired(void *ctx, const struct mg_store_result *result)
+{
+    mg_jobs *jobs = ctx;
+    for (size_t i = 0; i < result->n_jobs; i++)
+        mg_jobs_drop(jobs, result->jobs[i].id);
+    if (result->code == MG_STORE_OK && result->count == EXPIRE_BATCH)
+        mg_store_expire(jobs->config.store, jobs->config.keep_days, (int64_t)jobs->config.max_store_bytes, EXPIRE_BATCH,
+                        on_expired, jobs);
+}
+
+static void finish_drain(mg_jobs *jobs)
+{
+    void (*drained)(void *context) = jobs->drained;
+    if (!drained || jobs->running > 0 || mg_store_pending(jobs->config.store) > 0)
+        return;
+    jobs->drained = NULL;
+    drained(jobs->drained_context);
+}
+
+static void on_tick(uv_timer_t *timer)
+{
+    mg_jobs *jobs = timer->data;
+    int64_t now = wall_ms();
+    jobs->ticks++;
+    for (struct mg_job *job = jobs->first; job; job = job->next)
+        if (!mg_job_state_ended(job->info.state))
+            check_deadline(jobs, job, now);
+    if (jobs->opened && jobs->config.keep_days && jobs->ticks % EXPIRE_TICKS == 10)
+        mg_store_expire(jobs->config.store, jobs->config.keep_days, (int64_t)jobs->config.max_store_bytes, EXPIRE_BATCH,
+                        on_expired, jobs);
+    if (jobs->draining) {
+        finish_drain(jobs);
+        return;
+    }
+    jobs->store_failing = false;
+    mg_jobs_schedule(jobs); /* priorities rise while jobs wait; a claim may have failed */
+}
+
+/* ---- life ---- */
+
+static void on_recovered(void *ctx, const struct mg_store_result *result)
+{
+    mg_jobs *jobs = ctx;
+    int status = result->code == MG_STORE_OK ? 0 : UV_EIO;
+    for (size_t i = 0; i < result->n_jobs; i++) {
+        struct mg_job *job = mg_jobs_update(jobs, &result->jobs[i]);
+        if (job->info.state == MG_JOB_VALIDATING)
+            mg_jobs_read_again(jobs, job);
+    }
+    if (status == 0)
+        mg_jobs_say(jobs, "info", "recovered", "%zu unfinished jobs", result->n_jobs);
+    jobs->opened = status == 0;
+    jobs->ready(jobs->ready_context, status);
+    mg_jobs_schedule(jobs);
+}
+
+int mg_jobs_open(mg_jobs **out, const struct mg_jobs_config *config, void (*ready)(void *context, int status),
+                 void *context)
+{
+    mg_jobs *jobs = calloc(1, sizeof *jobs);
+    *out = jobs;
+    if (!jobs)
+        return UV_ENOMEM;
+    jobs->config = *config;
+    jobs->executable = strdup(config->executable);
+    jobs->data_dir = strdup(config->data_dir);
+    jobs->public_url = strdup(config->public_url ? config->public_url : "");
+    jobs->ready = ready;
+    jobs->ready_context = context;
+    jobs->stats.claiming = true;
+    uv_timer_init(config->loop, &jobs->tick);
+    jobs->tick.data = jobs;
+    uv_timer_start(&jobs->tick, on_tick, TICK_MS, TICK_MS);
+    mg_store_recover(config->store, on_recovered, jobs);
+    return 0;
+}
+
+void mg_jobs_drain(mg_jobs *jobs, void (*drained)(void *context), void *context)
+{
+    jobs->hurry = jobs->draining;
+    jobs->draining = true;
+    jobs->drained = drained;
+    jobs->drained_context = context;
+    for (struct mg_job *job = jobs->first; job; job = job->next)
+        if (job->run)
+            mg_run_stop(jobs, job);
+    uv_timer_start(&jobs->tick, on_tick, 50, 50);
+}
+
+static void on_tick_closed(uv_handle_t *handle)
+{
+    mg_jobs *jobs = handle->data;
+    free(jobs->executable);
+    free(jobs->data_dir);
+    free(jobs->public_url);
+    free(jobs);
+}
+
+void mg_jobs_close(mg_jobs *jobs)
+{
+    for (struct mg_call *call = jobs->calls; call; call = call->next) {
+        call->done = NULL;
+        if (call->intake)
+            mg_intake_forget(jobs->config.intake, call->intake);
+    }
+    /* Callbacks of the store name us: let them run while we are here. */
+    for (unsigned i = 0; i < 5000 && mg_store_pending(jobs->config.store) > 0; i++)
+        if (mg_store_poll(jobs->config.store) == 0)
+            usleep(1000);
+    mg_pendings_drop_all(jobs);
+    while (jobs->calls) {
+        struct mg_reply reply;
+        mg_reply_init(&reply);
+        mg_call_finish(jobs->calls, &reply);
+    }
+    mg_listeners_drop_all(jobs);
+    while (jobs->first)
+        mg_jobs_drop(jobs, jobs->first->info.id);
+    uv_timer_stop(&jobs->tick);
+    uv_close((uv_handle_t *)&jobs->tick, on_tick_closed);
+}
+
+void mg_jobs_stats(const mg_jobs *jobs, struct mg_jobs_stats *out)
+{
+    *out = jobs->stats;
+    for (const struct mg_job *job = jobs->first; job; job = job->next) {
+        out->validating += job->info.state == MG_JOB_VALIDATING;
+        out->queued += job->info.state == MG_JOB_QUEUED || job->info.state == MG_JOB_WAITING;
+        out->running += job->info.state == MG_JOB_RUNNING;
+        out->cancelling += job->info.state == MG_JOB_CANCELLING;
+    }
+    out->workers = jobs->config.workers;
+    out->workers_busy = jobs->running;
+    out->draining = jobs->draining;
+    out->store_ok = jobs->opened && !jobs->store_failing;
+}

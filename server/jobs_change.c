@@ -1,0 +1,163 @@
+/* Cancel, retry, delete, pin, patch: one store operation each, then the table follows. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/jobs_priv.h"
+
+/* True if the result is a problem; the call is answered then. */
+static bool refuse(struct mg_call *call, const struct mg_store_result *result, const char *conflict, const char *detail)
+{
+    struct mg_reply reply;
+    mg_reply_init(&reply);
+    if (result->code == MG_STORE_CONFLICT)
+        mg_reply_fail(&reply, conflict, "", "%s", detail);
+    else if (!mg_jobs_store_problem(call->jobs, result, &reply))
+        return false;
+    mg_call_finish(call, &reply);
+    return true;
+}
+
+static void on_cancelled(void *ctx, const struct mg_store_result *result)
+{
+    struct mg_call *call = ctx;
+    mg_jobs *jobs = call->jobs;
+    mg_jobs_take(jobs, result);
+    struct mg_job *job = mg_jobs_find(jobs, call->id);
+    if (job && job->run && job->info.state == MG_JOB_CANCELLING)
+        mg_run_stop(jobs, job);
+    if (!refuse(call, result, "already-ended", "the job has already ended"))
+        mg_call_answer_job(call, result->job);
+}
+
+mg_ticket mg_jobs_cancel(mg_jobs *jobs, const char *id, mg_reply_cb done, void *context)
+{
+    struct mg_call *call = mg_call_new(jobs, id, done, context);
+    mg_ticket ticket = call->ticket;
+    mg_store_cancel(jobs->config.store, id, on_cancelled, call);
+    return ticket;
+}
+
+static void on_retried(void *ctx, const struct mg_store_result *result)
+{
+    struct mg_call *call = ctx;
+    mg_jobs *jobs = call->jobs;
+    if (refuse(call, result, "not-ended", "the job has not ended, or its request was never read"))
+        return;
+    struct mg_job *job = mg_jobs_update(jobs, result->job);
+    jobs->stats.submitted++;
+    call->created_status = 202;
+    mg_call_answer_job(call, &job->info);
+    mg_jobs_schedule(jobs);
+}
+
+mg_ticket mg_jobs_retry(mg_jobs *jobs, const char *id, mg_reply_cb done, void *context)
+{
+    struct mg_call *call = mg_call_new(jobs, id, done, context);
+    mg_ticket ticket = call->ticket;
+    if (jobs->draining) {
+        mg_reply_fail(&call->reply, "draining", "", "the daemon is stopping");
+        mg_call_defer(call);
+    } else {
+        mg_store_retry(jobs->config.store, id, "", NULL, on_retried, call);
+    }
+    return ticket;
+}
+
+static void on_deleted(void *ctx, const struct mg_store_result *result)
+{
+    struct mg_call *call = ctx;
+    struct mg_reply reply;
+    if (refuse(call, result, "not-ended", "the job has not ended: cancel it first"))
+        return;
+    mg_jobs_drop(call->jobs, call->id);
+    mg_reply_init(&reply);
+    reply.status = 204;
+    mg_call_finish(call, &reply);
+}
+
+mg_ticket mg_jobs_delete(mg_jobs *jobs, const char *id, mg_reply_cb done, void *context)
+{
+    struct mg_call *call = mg_call_new(jobs, id, done, context);
+    mg_ticket ticket = call->ticket;
+    mg_store_delete(jobs->config.store, id, on_deleted, call);
+    return ticket;
+}
+
+static void on_changed(void *ctx, const struct mg_store_result *result)
+{
+    struct mg_call *call = ctx;
+    if (refuse(call, result, "conflict", "the state of the job forbids this"))
+        return;
+    if (mg_jobs_find(call->jobs, call->id))
+        mg_jobs_update(call->jobs, result->job);
+    mg_call_answer_job(call, result->job);
+}
+
+mg_ticket mg_jobs_pin(mg_jobs *jobs, const char *id, bool pinned, mg_reply_cb done, void *context)
+{
+    struct mg_call *call = mg_call_new(jobs, id, done, context);
+    mg_ticket ticket = call->ticket;
+    mg_store_pin(jobs->config.store, id, pinned, on_changed, call);
+    return ticket;
+}
+
+/* ---- PATCH ---- */
+
+static bool labels_are_fine(const json_t *labels)
+{
+    const char *key;
+    json_t *value;
+    if (!json_is_object(labels) || json_object_size(labels) > 32)
+        return false;
+    json_object_foreach((json_t *)(uintptr_t)labels, key, value)
+    {
+        if (!*key || strlen(key) > 60 || strchr(key, ':') || !json_is_string(value) ||
+            json_string_length(value) > 200 || strlen(json_string_value(value)) != json_string_length(value))
+            return false;
+    }
+    return true;
+}
+
+/* Sets the call's problem if the document is not right. */
+static void check_patch(struct mg_call *call, const json_t *root)
+{
+    const char *key;
+    json_t *value;
+    if (!json_is_object(root)) {
+        mg_reply_fail(&call->reply, "invalid-json", "", "a JSON object with name and/or labels is expected");
+        return;
+    }
+    json_object_foreach((json_t *)(uintptr_t)root, key, value)
+    {
+        bool name = strcmp(key, "name") == 0, labels = strcmp(key, "labels") == 0;
+        char pointer[80];
+        snprintf(pointer, sizeof pointer, "/%.70s", key);
+        if (!name && !labels)
+            mg_reply_fail(&call->reply, "invalid-request", pointer, "unknown member; known: name, labels");
+        else if (name && (!json_is_string(value) || json_string_length(value) > 200 ||
+                          strlen(json_string_value(value)) != json_string_length(value)))
+            mg_reply_fail(&call->reply, "invalid-request", pointer, "a text of at most 200 bytes is expected");
+        else if (labels && !labels_are_fine(value))
+            mg_reply_fail(&call->reply, "invalid-request", pointer, "at most 32 labels, names without colon, texts");
+    }
+}
+
+mg_ticket mg_jobs_patch(mg_jobs *jobs, const char *id, const char *json, size_t size, mg_reply_cb done, void *context)
+{
+    struct mg_call *call = mg_call_new(jobs, id, done, context);
+    mg_ticket ticket = call->ticket;
+    json_t *root = json_loadb(json, size, JSON_REJECT_DUPLICATES, NULL);
+    check_patch(call, root);
+    if (call->reply.problem) {
+        mg_call_defer(call);
+    } else {
+        json_t *labels = json_object_get(root, "labels");
+        char *text = labels ? json_dumps(labels, JSON_COMPACT) : NULL;
+        mg_store_patch(jobs->config.store, id, json_string_value(json_object_get(root, "name")), text, on_changed,
+                       call);
+        free(text);
+    }
+    json_decref(root);
+    return ticket;
+}

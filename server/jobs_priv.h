@@ -1,0 +1,185 @@
+/* The job manager's insides, shared by jobs*.c. */
+#ifndef MG_SERVER_JOBS_PRIV_H
+#define MG_SERVER_JOBS_PRIV_H
+
+#include <jansson.h>
+
+#include "base/json.h"
+#include "server/answer.h"
+#include "server/front.h"
+#include "server/jobs.h"
+#include "server/worker.h"
+#include "store/store.h"
+
+enum { MG_RECENT_JOBS = 256, MG_STOP_GRACE_MS = 5000 };
+
+/* A point that a running job knows: reported by its worker, or from an earlier attempt. */
+struct mg_known_point {
+    struct mg_front_point point;
+    bool earlier;              /* of an earlier attempt: stays until covered */
+    struct mg_spooled spooled; /* length 0: the store has the plan */
+};
+
+/* A job while it holds a worker. */
+struct mg_run {
+    mg_worker *worker; /* NULL: being claimed or loaded */
+    struct mg_front_limits limits;
+    bool limited;                       /* the request has a limit */
+    double latency_ratio, memory_ratio; /* limits relative to an original not known yet; 0: none */
+    bool resumes;                       /* a seconds job that continues */
+    double base_elapsed;                /* search time of earlier attempts */
+    struct mg_known_point *known;
+    size_t known_count, known_capacity;
+    struct mg_front_point published[MG_FRONT_MAX];
+    size_t published_count;
+    struct mg_store_point *baseline; /* points of a baseline until it is complete */
+    size_t baseline_count, baseline_capacity;
+    uint64_t evaluations, accepted, rejected;
+    double elapsed_s, fraction;
+    uint64_t saved_at;   /* loop time of the last save of progress */
+    uint64_t started_at; /* loop time */
+    bool finished;       /* its end was given to the store, or it goes back to the queue */
+    bool deadline;       /* stopped by its deadline */
+    bool stopping;
+};
+
+struct mg_job {
+    struct mg_job *next;
+    struct mg_store_job info; /* texts owned */
+    struct mg_run *run;       /* NULL unless it holds a place of a worker */
+    int64_t deadline_at;
+};
+
+/* A question that has not been answered. */
+struct mg_call {
+    struct mg_call *next;
+    mg_jobs *jobs;
+    mg_ticket ticket;
+    mg_reply_cb done; /* NULL: forgotten */
+    void *context;
+    char id[16];        /* the job it is about */
+    char waits_for[16]; /* the job whose end it waits for, or "" */
+    int created_status; /* status of the answer: 200, or 202 */
+    uv_timer_t timer;
+    bool has_timer;
+    struct mg_reply reply; /* of a deferred answer */
+    mg_ticket intake;      /* what intake was asked, or 0 */
+    /* submit */
+    struct mg_submission submission; /* texts not owned, but for `owner` */
+    char *owner;
+    json_t *meta;          /* what intake says about the request */
+    struct mg_reply taken; /* intake's answer */
+    char reuse[16];
+    /* plan, timeline, graph */
+    enum mg_intake_kind kind;
+    char which[24], format[8];
+    void *plan_blob;
+    size_t plan_size;
+    bool immutable;
+};
+
+struct mg_listener {
+    struct mg_listener *next;
+    mg_jobs *jobs;
+    mg_ticket ticket;
+    mg_event_cb event; /* NULL: forgotten */
+    void *context;
+    struct mg_listener_group *group;
+    char id[16];
+    int64_t since; /* as asked; < 0: from now */
+    int64_t sent;  /* the newest sequence sent */
+    bool live;     /* caught up: broadcasts go through */
+};
+/* The listeners of one mg_jobs_listen: they end together. */
+struct mg_listener_group {
+    size_t left;
+};
+
+struct mg_worker_time {
+    char owner[64];
+    uint64_t ended_at; /* loop time */
+    double seconds;
+};
+enum { MG_WORKER_TIMES = 512, MG_DEATHS = 5 };
+
+struct mg_jobs {
+    struct mg_jobs_config config;
+    char *executable, *data_dir, *public_url;
+    struct mg_job *first;
+    struct mg_call *calls;
+    struct mg_listener *listeners;
+    struct mg_pending *pendings; /* bodies that intake has (jobs_submit.c) */
+    unsigned telling;            /* listeners are being told: none is freed meanwhile */
+    uint64_t next_ticket;
+    unsigned running;                             /* jobs with a run */
+    struct mg_worker_time times[MG_WORKER_TIMES]; /* a ring */
+    unsigned time_at;
+    uint64_t deaths[MG_DEATHS]; /* loop times, a ring */
+    unsigned death_at;
+    struct mg_jobs_stats stats;
+    uv_timer_t tick;
+    unsigned ticks;
+    bool draining, hurry, opened, store_failing;
+    void (*drained)(void *context);
+    void *drained_context;
+    void (*ready)(void *context, int status);
+    void *ready_context;
+};
+
+void mg_jobs_say(const mg_jobs *jobs, const char *level, const char *event, const char *fmt, ...) MG_PRINTF(4, 5);
+
+/* ---- jobs.c: the table ---- */
+struct mg_job *mg_jobs_find(mg_jobs *jobs, const char *id);
+/* The table's job brought to what the store says: made if missing, waiters told at its end. */
+struct mg_job *mg_jobs_update(mg_jobs *jobs, const struct mg_store_job *info);
+void mg_jobs_drop(mg_jobs *jobs, const char *id);
+/* What every write's callback begins with: job and events of the result. */
+void mg_jobs_take(mg_jobs *jobs, const struct mg_store_result *result);
+/* Fills a problem for a store's code; true if it was one. */
+bool mg_jobs_store_problem(mg_jobs *jobs, const struct mg_store_result *result, struct mg_reply *reply);
+char *mg_problem_document(const char *name, const char *detail, const char *pointer, json_t *members);
+
+/* ---- jobs_call.c ---- */
+struct mg_call *mg_call_new(mg_jobs *jobs, const char *id, mg_reply_cb done, void *context);
+void mg_call_finish(struct mg_call *call, struct mg_reply *reply);
+/* The same from the loop, for calls that are decided at once. */
+void mg_call_defer(struct mg_call *call);
+void mg_call_fail(struct mg_call *call, const char *problem, const char *detail);
+/* Answers with the job's summary. */
+void mg_call_answer_job(struct mg_call *call, const struct mg_store_job *info);
+/* Answers when the job ends, or after `seconds` with what it is then. */
+void mg_call_wait(struct mg_call *call, const char *id, double seconds);
+void mg_calls_job_ended(mg_jobs *jobs, const struct mg_store_job *info);
+
+/* ---- jobs_json.c ---- */
+void mg_job_write(struct mg_writer *w, mg_jobs *jobs, const struct mg_store_job *info);
+void mg_front_write(struct mg_writer *w, const struct mg_store_job *info, const struct mg_store_point *points,
+                    size_t count);
+void mg_job_point_write(struct mg_writer *w, const struct mg_store_job *info, const struct mg_store_point *point,
+                        bool techniques);
+
+/* ---- jobs_event.c ---- */
+void mg_listeners_tell(mg_jobs *jobs, const char *id, const char *type, int64_t sequence, const char *data);
+bool mg_listeners_forget(mg_jobs *jobs, mg_ticket ticket);
+void mg_listeners_drop_all(mg_jobs *jobs);
+
+/* ---- jobs_queue.c ---- */
+/* Starts what may start now. */
+void mg_jobs_schedule(mg_jobs *jobs);
+unsigned mg_jobs_position(mg_jobs *jobs, const struct mg_job *job);
+size_t mg_jobs_unfinished(const mg_jobs *jobs, const char *owner);
+void mg_jobs_note_time(mg_jobs *jobs, const struct mg_job *job);
+void mg_jobs_note_death(mg_jobs *jobs);
+
+/* ---- jobs_run.c ---- */
+void mg_run_start(mg_jobs *jobs, struct mg_job *job);
+void mg_run_stop(mg_jobs *jobs, struct mg_job *job);
+void mg_run_free(mg_jobs *jobs, struct mg_job *job);
+void mg_run_save_progress(mg_jobs *jobs, struct mg_job *job);
+
+/* ---- jobs_submit.c ---- */
+/* A job that was validating when the daemon stopped. */
+void mg_jobs_read_again(mg_jobs *jobs, struct mg_job *job);
+void mg_pendings_drop_all(mg_jobs *jobs);
+
+#endif

@@ -1,0 +1,120 @@
+/* Who is next: the highest priority, raised by one class for every ten minutes of waiting; within a
+ * class the owner whose workers ran least in the last hour; within an owner the queue's order. */
+#include <stdio.h>
+#include <string.h>
+
+#include "server/jobs_priv.h"
+
+static const uint64_t hour_ms = 3600000, minute_ms = 60000;
+static const int64_t rise_ms = 600000;
+
+void mg_jobs_note_time(mg_jobs *jobs, const struct mg_job *job)
+{
+    struct mg_worker_time *time = &jobs->times[jobs->time_at++ % MG_WORKER_TIMES];
+    uint64_t now = uv_now(jobs->config.loop);
+    snprintf(time->owner, sizeof time->owner, "%s", job->info.owner);
+    time->ended_at = now;
+    time->seconds = (double)(now - job->run->started_at) * 1e-3;
+}
+
+static double time_of_owner(const mg_jobs *jobs, const char *owner)
+{
+    uint64_t now = uv_now(jobs->config.loop);
+    double sum = 0;
+    for (unsigned i = 0; i < MG_WORKER_TIMES; i++) {
+        const struct mg_worker_time *time = &jobs->times[i];
+        if (time->ended_at && now - time->ended_at < hour_ms && strcmp(time->owner, owner) == 0)
+            sum += time->seconds;
+    }
+    for (const struct mg_job *job = jobs->first; job; job = job->next)
+        if (job->run && strcmp(job->info.owner, owner) == 0)
+            sum += (double)(now - job->run->started_at) * 1e-3;
+    return sum;
+}
+
+void mg_jobs_note_death(mg_jobs *jobs)
+{
+    uint64_t now = uv_now(jobs->config.loop);
+    jobs->stats.worker_deaths++;
+    jobs->deaths[jobs->death_at++ % MG_DEATHS] = now;
+    if (jobs->death_at < MG_DEATHS)
+        return;
+    uint64_t oldest = jobs->deaths[jobs->death_at % MG_DEATHS];
+    if (now - oldest >= minute_ms || !jobs->stats.claiming)
+        return;
+    jobs->stats.claiming = false;
+    mg_jobs_say(jobs, "error", "claiming-stopped", "%d workers died within a minute; restart the daemon", MG_DEATHS);
+}
+
+static int64_t now_ms(void)
+{
+    uv_timeval64_t time;
+    uv_gettimeofday(&time);
+    return time.tv_sec * 1000 + time.tv_usec / 1000;
+}
+
+static int64_t class_of(const struct mg_job *job, int64_t now)
+{
+    int64_t waited = now - job->info.queued_at;
+    return (int64_t)job->info.priority - (waited > 0 ? waited / rise_ms : 0);
+}
+
+static bool waits(const struct mg_job *job)
+{
+    return job->info.state == MG_JOB_QUEUED && !job->run;
+}
+
+/* Is a before b? Times are asked for only where they decide. */
+static bool before(const mg_jobs *jobs, const struct mg_job *a, const struct mg_job *b, int64_t now)
+{
+    int64_t class_a = class_of(a, now), class_b = class_of(b, now);
+    if (class_a != class_b)
+        return class_a < class_b;
+    if (strcmp(a->info.owner, b->info.owner) != 0) {
+        double time_a = time_of_owner(jobs, a->info.owner), time_b = time_of_owner(jobs, b->info.owner);
+        if (time_a != time_b)
+            return time_a < time_b;
+    }
+    if (a->info.queue_order != b->info.queue_order)
+        return a->info.queue_order < b->info.queue_order;
+    return a->info.number < b->info.number;
+}
+
+static struct mg_job *next_job(const mg_jobs *jobs)
+{
+    struct mg_job *best = NULL;
+    int64_t now = now_ms();
+    for (struct mg_job *job = jobs->first; job; job = job->next)
+        if (waits(job) && (!best || before(jobs, job, best, now)))
+            best = job;
+    return best;
+}
+
+void mg_jobs_schedule(mg_jobs *jobs)
+{
+    while (jobs->opened && !jobs->draining && jobs->stats.claiming && jobs->running < jobs->config.workers) {
+        struct mg_job *job = next_job(jobs);
+        if (!job)
+            return;
+        mg_run_start(jobs, job);
+    }
+}
+
+unsigned mg_jobs_position(mg_jobs *jobs, const struct mg_job *job)
+{
+    unsigned ahead = 0;
+    int64_t now = now_ms();
+    for (const struct mg_job *other = jobs->first; other; other = other->next)
+        ahead +=
+            other != job && waits(other) && class_of(other, now) <= class_of(job, now) && before(jobs, other, job, now);
+    return ahead + 1;
+}
+
+size_t mg_jobs_unfinished(const mg_jobs *jobs, const char *owner)
+{
+    size_t count = 0;
+    for (const struct mg_job *job = jobs->first; job; job = job->next)
+        if (job->info.state < MG_JOB_RUNNING && (!owner || strcmp(job->info.owner, owner) == 0))
+            count++;
+    return count;
+}
