@@ -9,14 +9,24 @@ static int64_t product(const struct mg_shape *shape, uint32_t from, uint32_t to)
     return n;
 }
 
+/* A batch dimension that only one operand has is a free axis: it counts in M or N (a linear layer on
+ * [b, s, h] is one product of b s rows). */
 static struct mg_gemm matmul(const struct mg_op_desc *desc)
 {
-    const struct mg_shape *a = &desc->in_shape[0], *out = &desc->out_shape[0];
+    const struct mg_shape *a = &desc->in_shape[0], *b = &desc->in_shape[1], *out = &desc->out_shape[0];
     bool trans = mg_desc_int(desc, MG_ATTR_TRANS_A) != 0;
-    return (struct mg_gemm){.b = product(out, 0, out->rank - 2),
-                            .m = out->dim[out->rank - 2],
-                            .n = out->dim[out->rank - 1],
-                            .k = a->dim[trans ? a->rank - 2 : a->rank - 1]};
+    struct mg_gemm g = {
+        .b = 1, .m = out->dim[out->rank - 2], .n = out->dim[out->rank - 1], .k = a->dim[a->rank - (trans ? 2 : 1)]};
+    for (uint32_t d = 3; d <= out->rank; d++) {
+        int64_t of_a = d <= a->rank ? a->dim[a->rank - d] : 1, of_b = d <= b->rank ? b->dim[b->rank - d] : 1;
+        if (of_a == of_b)
+            g.b *= of_a;
+        else if (of_b == 1)
+            g.m *= of_a;
+        else
+            g.n *= of_b;
+    }
+    return g;
 }
 
 /* y [n, f, ...] from x with weight [f, c / g, kernel...]. */
