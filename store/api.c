@@ -1,4 +1,6 @@
 /* The face of store.h: each function copies its arguments into an operation and starts it. */
+#include <fcntl.h>
+
 #include "store_priv.h"
 
 char *mg_op_text(struct mg_op *op, const char *text)
@@ -39,7 +41,11 @@ static const struct mg_store_submission *copy_submission(struct mg_op *op, const
     to->owner = mg_op_text(op, from->owner);
     to->token = mg_op_text(op, from->token);
     to->idempotency_key = mg_op_text(op, from->idempotency_key);
-    to->body = mg_op_blob(op, from->body);
+    if (from->body.data || !from->body.size) {
+        to->body = mg_op_blob(op, from->body);
+    } else {
+        op->args.fd = fcntl(from->body_fd, F_DUPFD_CLOEXEC, 3);
+    }
     to->body_type = mg_op_text(op, from->body_type);
     to->normal = mg_op_request(op, from->normal);
     return to;

@@ -74,41 +74,49 @@ static int64_t used_bytes(struct mg_db *db)
     return bytes;
 }
 
-/* The next job to go among those that ended before `before`; false: none. */
-static bool oldest(struct mg_op *op, struct mg_db *db, enum mg_stmt which, int64_t before, struct mg_store_job *job)
+/* What one call removes. */
+struct removal {
+    struct mg_store_job *jobs;
+    size_t n, capacity;
+};
+
+/* Up to op->args.limit jobs in all. That a job is the newest of a label does not change when older ones go, so one
+ * look finds them all. */
+static size_t find_old(struct mg_op *op, struct mg_db *db, enum mg_stmt which, int64_t before, struct removal *removal)
 {
-    struct mg_val value = mg_int(before);
-    sqlite3_stmt *stmt = mg_db_bind(db, which, &value, 1);
-    if (!mg_db_row(db, stmt)) {
-        return false;
+    const struct mg_val values[] = {mg_int(before), mg_int(op->args.limit - (int64_t)removal->n)};
+    sqlite3_stmt *stmt = mg_db_bind(db, which, values, 2);
+    size_t n = removal->n;
+    while (mg_db_row(db, stmt)) {
+        mg_job_read(op, stmt, MG_PUSH(&op->arena, removal->jobs, n, removal->capacity));
     }
-    mg_job_read(op, stmt, job);
-    mg_db_end(stmt);
-    return true;
+    return n;
 }
 
-static bool next_to_go(struct mg_op *op, struct mg_db *db, struct mg_store_job *job)
+/* Removes what ended before `before`, oldest first, while more than `bytes` are used (-1: in any case). */
+static void remove_old(struct mg_op *op, struct mg_db *db, enum mg_stmt which, int64_t before, int64_t bytes,
+                       struct removal *removal)
 {
-    int64_t now = mg_store_now(op->store);
-    if (oldest(op, db, MG_STMT_OLDEST, now - (int64_t)(op->args.real * (double)DAY_MS), job)) {
-        return true;
+    if (bytes >= 0 && used_bytes(db) <= bytes) {
+        return;
     }
-    if (op->args.bytes <= 0 || used_bytes(db) <= op->args.bytes) {
-        return false;
+    size_t n = find_old(op, db, which, before, removal);
+    while (removal->n < n && (bytes < 0 || used_bytes(db) > bytes) && mg_op_ok(op, db)) {
+        mg_job_remove(op, db, &removal->jobs[removal->n++]);
     }
-    return oldest(op, db, MG_STMT_OLDEST, INT64_MAX, job) || oldest(op, db, MG_STMT_OLDEST_SHARED, INT64_MAX, job);
 }
 
 void mg_op_run_expire(struct mg_op *op, struct mg_db *db)
 {
-    struct mg_store_job *jobs = NULL, job;
-    size_t n = 0, capacity = 0;
-    while (n < (size_t)op->args.limit && next_to_go(op, db, &job) && mg_op_ok(op, db)) {
-        mg_job_remove(op, db, &job);
-        *MG_PUSH(&op->arena, jobs, n, capacity) = job;
+    struct removal removal = {0};
+    int64_t now = mg_store_now(op->store);
+    remove_old(op, db, MG_STMT_OLDEST, now - (int64_t)(op->args.real * (double)DAY_MS), -1, &removal);
+    if (op->args.bytes > 0) {
+        remove_old(op, db, MG_STMT_OLDEST, INT64_MAX, op->args.bytes, &removal);
+        remove_old(op, db, MG_STMT_OLDEST_SHARED, INT64_MAX, op->args.bytes, &removal);
     }
-    MG_RUN(db, DROP_KEYS, mg_int(mg_store_now(op->store) - DAY_MS));
-    op->result.jobs = jobs;
-    op->result.n_jobs = n;
-    op->result.count = (int64_t)n;
+    MG_RUN(db, DROP_KEYS, mg_int(now - DAY_MS));
+    op->result.jobs = removal.jobs;
+    op->result.n_jobs = removal.n;
+    op->result.count = (int64_t)removal.n;
 }

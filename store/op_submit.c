@@ -1,6 +1,8 @@
 /* How a job comes in: submit, accept, retry, reuse. */
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 
 #include "store_priv.h"
 
@@ -90,6 +92,28 @@ static int64_t add_job(struct mg_op *op, struct mg_db *db, const char *id)
     return number;
 }
 
+/* The body may lie in a file: then it is mapped for as long as the statement needs it. */
+static void add_body(struct mg_op *op, struct mg_db *db, int64_t number)
+{
+    const struct mg_store_submission *s = op->args.submission;
+    struct mg_blob body = s->body;
+    struct stat st;
+    void *map = NULL;
+    if (body.size && !body.data) {
+        bool whole = fstat(op->args.fd, &st) == 0 && (uint64_t)st.st_size >= body.size;
+        map = whole ? mmap(NULL, body.size, PROT_READ, MAP_PRIVATE, op->args.fd, 0) : MAP_FAILED;
+        if (map == MAP_FAILED) {
+            mg_op_fail(op, MG_STORE_INVALID, "the body cannot be read from its file");
+            return;
+        }
+        body.data = map;
+    }
+    MG_RUN(db, ADD_BODY, mg_int(number), mg_text(or_empty(s->body_type)), mg_bytes(body));
+    if (map) {
+        munmap(map, body.size);
+    }
+}
+
 /* True if the key was used before: the operation has its result. */
 static bool replay(struct mg_op *op, struct mg_db *db)
 {
@@ -137,7 +161,7 @@ void mg_op_run_submit(struct mg_op *op, struct mg_db *db)
     if (s->normal) {
         MG_RUN(db, ADD_REQUEST, mg_int(number), mg_text(s->normal->request));
     } else {
-        MG_RUN(db, ADD_BODY, mg_int(number), mg_text(or_empty(s->body_type)), mg_bytes(s->body));
+        add_body(op, db, number);
     }
     mg_job_labels(db, number, s->labels ? s->labels : "{}");
     if (s->idempotency_key) {

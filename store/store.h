@@ -124,7 +124,9 @@ struct mg_store_submission {
     int64_t deadline_at;         /* 0: none */
     const char *idempotency_key; /* NULL: none; scope is `token` */
     struct mg_blob body;         /* VALIDATING: what intake will read again after a restart */
-    const char *body_type;       /* its media type; may be NULL */
+    int body_fd;           /* with body.size > 0 and body.data NULL: a file or memfd that holds it; the store duplicates
+                              the descriptor at once and reads on its own thread */
+    const char *body_type; /* its media type; may be NULL */
     const struct mg_store_request *normal;
 };
 

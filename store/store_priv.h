@@ -122,6 +122,7 @@ struct mg_op_args {
     double real;
     int limit;
     bool flag;
+    int fd; /* a duplicate, or -1 */
     enum mg_requeue_cause cause;
     const struct mg_store_submission *submission;
     const struct mg_store_request *normal;

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "store_priv.h"
 
@@ -54,6 +55,7 @@ struct mg_op *mg_op_new(mg_store *store, enum mg_op_kind kind, mg_store_cb *cb, 
     op->kind = kind;
     op->cb = cb;
     op->ctx = ctx;
+    op->args.fd = -1;
     op->started = monotonic();
     mg_arena_init(&op->arena, SIZE_MAX);
     return op;
@@ -62,6 +64,9 @@ struct mg_op *mg_op_new(mg_store *store, enum mg_op_kind kind, mg_store_cb *cb, 
 static void op_free(struct mg_op *op)
 {
     mg_arena_release(&op->arena);
+    if (op->args.fd >= 0) {
+        close(op->args.fd);
+    }
     free(op);
 }
 

@@ -137,6 +137,28 @@ Test(store, validating_job_is_accepted)
     cr_assert_eq(memcmp(got->blob, any_request.request, got->blob_size), 0);
 }
 
+Test(store, body_from_a_file)
+{
+    struct mg_store_submission s = any_submission(A);
+    FILE *file = tmpfile();
+    fputs("in a file", file);
+    fflush(file);
+    s.state = MG_JOB_VALIDATING;
+    s.normal = NULL;
+    s.body.size = 10;
+    s.body_fd = fileno(file);
+    cr_assert_eq(DO(&f, submit, &s)->code, MG_STORE_INVALID, "the file is shorter");
+    s.body_fd = -1;
+    cr_assert_eq(DO(&f, submit, &s)->code, MG_STORE_INVALID);
+    s.body_fd = fileno(file);
+    s.body.size = 9;
+    mg_store_submit(f.store, &s, got_cb, fixture_clear(&f));
+    fclose(file);
+    cr_assert_eq(fixture_result(&f)->code, MG_STORE_OK, "%s", f.got.message);
+    cr_assert_eq(DO(&f, get_body, A)->blob_size, 9);
+    cr_assert_eq(memcmp(f.got.blob, "in a file", 9), 0);
+}
+
 Test(store, validating_job_fails_with_its_problem)
 {
     struct mg_store_submission s = any_submission(A);
