@@ -4,7 +4,7 @@
 
 #include "plan/plan.h"
 
-enum { MG_MAX_NEST = 12 };
+enum { MG_MAX_NEST = 8 };
 
 /* One part of one region: its index, its bounds (in units of the region's length, absolute where an
  * enclosing region splits the same axis), and whether it has the larger extent (0) or the smaller (1). */
@@ -56,6 +56,14 @@ struct mg_interval {
 };
 const struct mg_interval *mg_plan_intervals(const struct mg_plan *plan, struct mg_arena *arena); /* by storage */
 uint64_t mg_step_workspace(const struct mg_plan *plan, const struct mg_step *step);
+
+/* ---- reading and writing ---- */
+const char *mg_step_name(enum mg_step_kind kind);
+enum mg_step_kind mg_step_from_name(const char *name);            /* MG_STEP_ACC + 1 if unknown */
+enum mg_price_source mg_price_source_from_name(const char *name); /* MG_PRICE_EXACT + 1 if unknown */
+/* Indices, counts and nesting: what simulator and placement take for granted (inside a guard). */
+enum mg_code mg_plan_well_formed(const struct mg_graph *g, const struct mg_plan *plan, struct mg_arena *arena,
+                                 struct mg_error *err) MG_WARN_UNUSED;
 
 /* ---- prices: each distinct (name, signature) once (price.c) ---- */
 struct mg_price_table {
