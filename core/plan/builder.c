@@ -67,7 +67,7 @@ uint32_t mg_builder_new_instance(struct mg_plan_builder *b, mg_value value, cons
     struct mg_instance instance = {.value = value, .made_by = made_by, .view_of = MG_NONE, .shape = *shape};
     uint64_t elements = (uint64_t)mg_shape_elements(shape);
     instance.storage = push_storage(b, elements * mg_dtype_size(b->g->values[value].dtype));
-    mg_dense_strides(shape, instance.stride);
+    mg_shape_strides(shape, instance.stride);
     return push_instance(b, &instance, scope);
 }
 
@@ -87,8 +87,8 @@ bool mg_builder_usable(struct mg_plan_builder *b, uint32_t instance)
 static int64_t map_elements(const struct mg_shape *whole, const struct mg_shape *part, int64_t elements)
 {
     int64_t from[MG_MAX_RANK], to[MG_MAX_RANK], mapped = 0;
-    mg_dense_strides(whole, from);
-    mg_dense_strides(part, to);
+    mg_shape_strides(whole, from);
+    mg_shape_strides(part, to);
     for (uint32_t d = 0; d < whole->rank; d++) {
         mapped += elements / from[d] * to[d];
         elements %= from[d];

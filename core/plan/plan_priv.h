@@ -47,7 +47,6 @@ void mg_nest_first(const struct mg_region *regions, uint32_t region, struct mg_n
 
 /* Is result `slot` of the operator without the region's axis (R6)? */
 bool mg_region_reduces(const struct mg_graph *g, const struct mg_region *region, mg_op op, uint32_t slot);
-void mg_dense_strides(const struct mg_shape *shape, int64_t stride[MG_MAX_RANK]);
 
 /* ---- memory by position in the list (S3), for simulator and placement ---- */
 struct mg_interval {

@@ -39,19 +39,9 @@ static size_t signature_bound(const struct mg_op_info *op)
     return bound;
 }
 
-static const char *attr_name(enum mg_attr_key key)
-{
-    static const char *const names[] = {
-#define MG_ATTR(id, name) [MG_ATTR_##id] = name,
-#include "graph/attrs.def"
-#undef MG_ATTR
-    };
-    return names[key];
-}
-
 static void append_attr(struct mg_price_table *table, const struct mg_attr *attr)
 {
-    append(table, "%s=", attr_name(attr->key));
+    append(table, "%s=", mg_attr_name(attr->key));
     switch (attr->type) {
     case MG_ATTR_TYPE_INT:
         append(table, "%" PRId64, attr->i);

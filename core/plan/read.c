@@ -323,7 +323,7 @@ static bool finish_instance(struct reader *r, struct mg_instance *instance, bool
         if (instance->shape.dim[d] > value->shape.dim[d])
             return mg_json_fail(&r->json, MG_ERR_INVALID, "the shape exceeds that of '%s'", value->name);
     if (instance->view_of == MG_NONE)
-        mg_dense_strides(&instance->shape, instance->stride);
+        mg_shape_strides(&instance->shape, instance->stride);
     else if (strides != value->shape.rank)
         return mg_json_fail(&r->json, MG_ERR_INVALID, "a view has one stride for each dimension");
     *MG_PUSH(r->arena, r->plan->instances, r->plan->instance_count, r->instance_capacity) = *instance;

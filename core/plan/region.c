@@ -187,12 +187,3 @@ bool mg_region_reduces(const struct mg_graph *g, const struct mg_region *region,
     const struct mg_axis *axes = mg_op_axes(g, op, &axis_count);
     return entry && entry->axis < axis_count && axes[entry->axis].out[slot].dim < 0;
 }
-
-void mg_dense_strides(const struct mg_shape *shape, int64_t stride[MG_MAX_RANK])
-{
-    int64_t step = 1;
-    for (uint32_t d = shape->rank; d-- > 0;) {
-        stride[d] = step;
-        step *= shape->dim[d];
-    }
-}
