@@ -1,0 +1,226 @@
+/* Scaled dot-product attention with its gradient, and the recurrent layers (ONNX semantics).
+ * q, k, v are [b..., heads, seq, dim]; several query heads may share one key head. Causal: query i sees
+ * keys up to i. lse is the logarithm of each row's sum of exponentials, from which the gradient rebuilds
+ * the probabilities. */
+#include <math.h>
+#include <string.h>
+
+#include "exec/kernels.h"
+
+struct attention {
+    int64_t heads, shared; /* all query heads of the batch; query heads per key head */
+    int64_t queries, keys, dim, value_dim;
+    struct mg_shape scores; /* [b..., heads, queries, keys], for the mask */
+    const struct mg_shape *mask_shape;
+    const double *q, *k, *v, *mask;
+    double scale;
+    bool causal;
+};
+
+static void attention_init(struct attention *a, const struct mg_kernel *k, uint32_t first, uint32_t mask)
+{
+    const struct mg_shape *q = &k->op->in_shape[first], *key = q + 1, *v = q + 2;
+    uint32_t r = q->rank;
+    *a = (struct attention){.heads = 1, .queries = q->dim[r - 2], .keys = key->dim[r - 2], .dim = q->dim[r - 1]};
+    for (uint32_t d = 0; d + 2 < r; d++)
+        a->heads *= q->dim[d];
+    a->shared = q->dim[r - 3] / key->dim[r - 3];
+    a->value_dim = v->dim[r - 1];
+    a->scores = *q;
+    a->scores.dim[r - 1] = a->keys;
+    a->q = k->in[first];
+    a->k = k->in[first + 1];
+    a->v = k->in[first + 2];
+    if (mask < k->op->in_count) {
+        a->mask = k->in[mask];
+        a->mask_shape = &k->op->in_shape[mask];
+    }
+    a->scale = mg_kernel_float(k, MG_ATTR_SCALE);
+    a->causal = mg_kernel_int(k, MG_ATTR_CAUSAL);
+}
+
+static double mask_at(const struct attention *a, int64_t head, int64_t i, int64_t j)
+{
+    int64_t index[MG_MAX_RANK];
+    uint32_t r = a->scores.rank;
+    if (!a->mask)
+        return 0;
+    index[r - 1] = j;
+    index[r - 2] = i;
+    for (uint32_t d = r - 2; d-- > 0; head /= a->scores.dim[d])
+        index[d] = head % a->scores.dim[d];
+    return a->mask[mg_broadcast_at(a->mask_shape, index, r)];
+}
+
+static double score(const struct attention *a, int64_t head, int64_t i, int64_t j)
+{
+    const double *q = a->q + (head * a->queries + i) * a->dim;
+    const double *k = a->k + (head / a->shared * a->keys + j) * a->dim;
+    double sum = 0;
+    if (a->causal && j > i)
+        return -INFINITY;
+    for (int64_t d = 0; d < a->dim; d++)
+        sum += q[d] * k[d];
+    return a->scale * sum + mask_at(a, head, i, j);
+}
+
+/* Scores of one row and the logarithm of the sum of their exponentials. */
+static double score_row(const struct attention *a, int64_t head, int64_t i, double *row)
+{
+    double largest = -INFINITY, sum = 0;
+    for (int64_t j = 0; j < a->keys; j++) {
+        row[j] = score(a, head, i, j);
+        largest = row[j] > largest ? row[j] : largest;
+    }
+    for (int64_t j = 0; j < a->keys; j++)
+        sum += exp(row[j] - largest);
+    return sum > 0 ? largest + log(sum) : -INFINITY;
+}
+
+enum mg_code kernel_attention(const struct mg_kernel *k)
+{
+    struct attention a;
+    attention_init(&a, k, 0, 3);
+    double *row = MG_NEW_ARRAY(k->scratch, double, a.keys);
+    for (int64_t r = 0; r < a.heads * a.queries; r++) {
+        int64_t head = r / a.queries;
+        double lse = score_row(&a, head, r % a.queries, row);
+        k->out[1][r] = lse;
+        for (int64_t j = 0; j < a.keys; j++)
+            for (int64_t d = 0; d < a.value_dim; d++)
+                k->out[0][r * a.value_dim + d] +=
+                    exp(row[j] - lse) * a.v[(head / a.shared * a.keys + j) * a.value_dim + d];
+    }
+    return MG_OK;
+}
+
+/* Gradients of one row: p = exp(s - lse), dp = dy v^T, ds = p (dp - dy . y). */
+static void attention_row_grad(const struct attention *a, const struct mg_kernel *k, int64_t r, double *row)
+{
+    int64_t head = r / a->queries, key_head = head / a->shared;
+    const double *dy = k->in[0] + r * a->value_dim, *y = k->in[4] + r * a->value_dim;
+    double dot = 0;
+    score_row(a, head, r % a->queries, row);
+    for (int64_t d = 0; d < a->value_dim; d++)
+        dot += dy[d] * y[d];
+    for (int64_t j = 0; j < a->keys; j++) {
+        int64_t key = key_head * a->keys + j;
+        double p = exp(row[j] - k->in[5][r]), dp = 0;
+        for (int64_t d = 0; d < a->value_dim; d++) {
+            dp += dy[d] * a->v[key * a->value_dim + d];
+            k->out[2][key * a->value_dim + d] += p * dy[d];
+        }
+        double ds = p * (dp - dot) * a->scale;
+        for (int64_t d = 0; d < a->dim; d++) {
+            k->out[0][r * a->dim + d] += ds * a->k[key * a->dim + d];
+            k->out[1][key * a->dim + d] += ds * a->q[r * a->dim + d];
+        }
+    }
+}
+
+enum mg_code kernel_attention_grad(const struct mg_kernel *k)
+{
+    struct attention a;
+    attention_init(&a, k, 1, 6);
+    double *row = MG_NEW_ARRAY(k->scratch, double, a.keys);
+    for (int64_t r = 0; r < a.heads * a.queries; r++)
+        attention_row_grad(&a, k, r, row);
+    return MG_OK;
+}
+
+/* ---- recurrent layers ---- */
+
+struct cell {
+    int64_t seq, n, in, h, gates;
+    double *state, *memory, *gate; /* [n, h], [n, h], [gates h] */
+    const double *x, *w, *r, *b;
+};
+
+static void cell_init(struct cell *c, const struct mg_kernel *k, int64_t gates)
+{
+    const struct mg_shape *x = &k->op->in_shape[0];
+    *c = (struct cell){.seq = x->dim[0], .n = x->dim[1], .in = x->dim[2], .gates = gates};
+    c->h = k->op->out_shape[1].dim[2];
+    c->state = MG_NEW_ARRAY(k->scratch, double, c->n * c->h);
+    c->memory = MG_NEW_ARRAY(k->scratch, double, c->n * c->h);
+    c->gate = MG_NEW_ARRAY(k->scratch, double, gates * c->h);
+    c->x = k->in[0];
+    c->w = k->in[1];
+    c->r = k->in[2];
+    c->b = k->op->in_count > 3 ? k->in[3] : NULL;
+    size_t size = (size_t)(c->n * c->h) * sizeof(double);
+    if (k->op->in_count > 4)
+        memcpy(c->state, k->in[4], size);
+    if (k->op->in_count > 5)
+        memcpy(c->memory, k->in[5], size);
+}
+
+/* One gate unit before its activation; `factor` scales the recurrent input (gru), or is NULL. */
+static double gate_sum(const struct cell *c, int64_t t, int64_t n, int64_t unit, const double *factor)
+{
+    double sum = c->b ? c->b[unit] + c->b[c->gates * c->h + unit] : 0;
+    for (int64_t i = 0; i < c->in; i++)
+        sum += c->x[(t * c->n + n) * c->in + i] * c->w[unit * c->in + i];
+    for (int64_t j = 0; j < c->h; j++)
+        sum += c->state[n * c->h + j] * (factor ? factor[j] : 1) * c->r[unit * c->h + j];
+    return sum;
+}
+
+static double sigmoid(double x)
+{
+    return 1 / (1 + exp(-x));
+}
+
+static void lstm_step(struct cell *c, int64_t t, int64_t n)
+{
+    for (int64_t u = 0; u < 4 * c->h; u++)
+        c->gate[u] = u < 3 * c->h ? sigmoid(gate_sum(c, t, n, u, NULL)) : tanh(gate_sum(c, t, n, u, NULL));
+    for (int64_t j = 0; j < c->h; j++) {
+        double input = c->gate[j], output = c->gate[c->h + j], forget = c->gate[2 * c->h + j];
+        double *memory = &c->memory[n * c->h + j];
+        *memory = forget * *memory + input * c->gate[3 * c->h + j];
+        c->state[n * c->h + j] = output * tanh(*memory);
+    }
+}
+
+static void gru_step(struct cell *c, int64_t t, int64_t n)
+{
+    for (int64_t u = 0; u < 2 * c->h; u++)
+        c->gate[u] = sigmoid(gate_sum(c, t, n, u, NULL));
+    for (int64_t u = 2 * c->h; u < 3 * c->h; u++)
+        c->gate[u] = tanh(gate_sum(c, t, n, u, c->gate + c->h));
+    for (int64_t j = 0; j < c->h; j++) {
+        double update = c->gate[j], *state = &c->state[n * c->h + j];
+        *state = (1 - update) * c->gate[2 * c->h + j] + update * *state;
+    }
+}
+
+static void recur(const struct mg_kernel *k, struct cell *c, void (*step)(struct cell *c, int64_t t, int64_t n))
+{
+    size_t size = (size_t)(c->n * c->h) * sizeof(double);
+    for (int64_t i = 0; i < c->seq; i++) {
+        int64_t t = mg_kernel_int(k, MG_ATTR_REVERSE) ? c->seq - 1 - i : i;
+        for (int64_t n = 0; n < c->n; n++)
+            step(c, t, n);
+        memcpy(k->out[0] + t * c->n * c->h, c->state, size);
+    }
+    memcpy(k->out[1], c->state, size);
+    if (k->op->out_count > 2)
+        memcpy(k->out[2], c->memory, size);
+}
+
+enum mg_code kernel_lstm(const struct mg_kernel *k)
+{
+    struct cell c;
+    cell_init(&c, k, 4);
+    recur(k, &c, lstm_step);
+    return MG_OK;
+}
+
+enum mg_code kernel_gru(const struct mg_kernel *k)
+{
+    struct cell c;
+    cell_init(&c, k, 3);
+    recur(k, &c, gru_step);
+    return MG_OK;
+}

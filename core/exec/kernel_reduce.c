@@ -1,0 +1,199 @@
+/* Reductions, cumulative sums, softmax and cross entropy. A dimension `axis` divides a tensor into
+ * outer x extent x inner; a row is the extent at fixed outer and inner. */
+#include <math.h>
+#include <string.h>
+
+#include "exec/kernels.h"
+
+struct rows {
+    int64_t outer, extent, inner;
+};
+
+static struct rows rows_of(const struct mg_shape *shape, int64_t axis)
+{
+    struct rows rows = {1, shape->dim[axis], 1};
+    for (uint32_t d = 0; d < shape->rank; d++) {
+        rows.outer *= d < axis ? shape->dim[d] : 1;
+        rows.inner *= d > axis ? shape->dim[d] : 1;
+    }
+    return rows;
+}
+
+static int64_t row_begin(const struct rows *rows, int64_t row)
+{
+    return row / rows->inner * rows->extent * rows->inner + row % rows->inner;
+}
+
+static double reduce_step(enum mg_op_type type, double sum, double x)
+{
+    switch (type) {
+    case MG_OP_REDUCE_MAX:
+        return x > sum ? x : sum;
+    case MG_OP_REDUCE_MIN:
+        return x < sum ? x : sum;
+    case MG_OP_REDUCE_PROD:
+        return x * sum;
+    default:
+        return x + sum;
+    }
+}
+
+static double reduce_start(enum mg_op_type type)
+{
+    switch (type) {
+    case MG_OP_REDUCE_MAX:
+        return -INFINITY;
+    case MG_OP_REDUCE_MIN:
+        return INFINITY;
+    case MG_OP_REDUCE_PROD:
+        return 1;
+    default:
+        return 0;
+    }
+}
+
+static bool is_reduced(const struct mg_kernel *k, uint32_t dim)
+{
+    for (uint32_t i = 0; i < MG_MAX_RANK; i++)
+        if (mg_kernel_ints(k, MG_ATTR_AXES, i, -1) == dim)
+            return true;
+    return false;
+}
+
+enum mg_code kernel_reduce(const struct mg_kernel *k)
+{
+    const struct mg_shape *in = &k->op->in_shape[0];
+    int64_t index[MG_MAX_RANK] = {0}, count = mg_shape_elements(in), out_count = mg_kernel_out_count(k, 0);
+    for (int64_t i = 0; i < out_count; i++)
+        k->out[0][i] = reduce_start(k->op->type);
+    for (int64_t i = 0; i < count; i++) {
+        int64_t at = 0;
+        for (uint32_t d = 0; d < in->rank; d++)
+            at = is_reduced(k, d) ? at : at * in->dim[d] + index[d];
+        k->out[0][at] = reduce_step(k->op->type, k->out[0][at], k->in[0][i]);
+        mg_walk_next(in, index);
+    }
+    for (int64_t i = 0; i < out_count && k->op->type == MG_OP_REDUCE_MEAN; i++)
+        k->out[0][i] /= mg_kernel_float(k, MG_ATTR_DIVISOR);
+    return MG_OK;
+}
+
+enum mg_code kernel_arg_max(const struct mg_kernel *k)
+{
+    struct rows rows = rows_of(&k->op->in_shape[0], mg_kernel_int(k, MG_ATTR_AXIS));
+    for (int64_t r = 0; r < rows.outer * rows.inner; r++) {
+        const double *x = k->in[0] + row_begin(&rows, r);
+        int64_t best = 0;
+        for (int64_t i = 1; i < rows.extent; i++)
+            best = x[i * rows.inner] > x[best * rows.inner] ? i : best;
+        k->out[0][r] = (double)best;
+    }
+    return MG_OK;
+}
+
+enum mg_code kernel_cumsum(const struct mg_kernel *k)
+{
+    struct rows rows = rows_of(&k->op->in_shape[0], mg_kernel_int(k, MG_ATTR_AXIS));
+    bool reverse = mg_kernel_int(k, MG_ATTR_REVERSE), exclusive = mg_kernel_int(k, MG_ATTR_EXCLUSIVE);
+    for (int64_t r = 0; r < rows.outer * rows.inner; r++) {
+        double sum = 0;
+        for (int64_t i = 0; i < rows.extent; i++) {
+            int64_t at = row_begin(&rows, r) + (reverse ? rows.extent - 1 - i : i) * rows.inner;
+            k->out[0][at] = exclusive ? sum : sum + k->in[0][at];
+            sum += k->in[0][at];
+        }
+    }
+    return MG_OK;
+}
+
+/* log of the sum of exponentials of a row with the given distance between elements. */
+static double log_sum_exp(const double *x, int64_t extent, int64_t step)
+{
+    double largest = -INFINITY, sum = 0;
+    for (int64_t i = 0; i < extent; i++)
+        largest = x[i * step] > largest ? x[i * step] : largest;
+    for (int64_t i = 0; i < extent; i++)
+        sum += exp(x[i * step] - largest);
+    return sum > 0 ? largest + log(sum) : -INFINITY;
+}
+
+enum mg_code kernel_softmax(const struct mg_kernel *k)
+{
+    struct rows rows = rows_of(&k->op->in_shape[0], mg_kernel_int(k, MG_ATTR_AXIS));
+    for (int64_t r = 0; r < rows.outer * rows.inner; r++) {
+        int64_t begin = row_begin(&rows, r);
+        double norm = log_sum_exp(k->in[0] + begin, rows.extent, rows.inner);
+        for (int64_t i = 0; i < rows.extent; i++) {
+            double y = k->in[0][begin + i * rows.inner] - norm;
+            k->out[0][begin + i * rows.inner] = k->op->type == MG_OP_LOG_SOFTMAX ? y : exp(y);
+        }
+    }
+    return MG_OK;
+}
+
+enum mg_code kernel_softmax_grad(const struct mg_kernel *k)
+{
+    struct rows rows = rows_of(&k->op->in_shape[0], mg_kernel_int(k, MG_ATTR_AXIS));
+    bool is_log = k->op->type == MG_OP_LOG_SOFTMAX_GRAD;
+    for (int64_t r = 0; r < rows.outer * rows.inner; r++) {
+        int64_t begin = row_begin(&rows, r);
+        double sum = 0;
+        for (int64_t i = 0; i < rows.extent; i++) {
+            int64_t at = begin + i * rows.inner;
+            sum += is_log ? k->in[0][at] : k->in[0][at] * k->in[1][at];
+        }
+        for (int64_t i = 0; i < rows.extent; i++) {
+            int64_t at = begin + i * rows.inner;
+            double dy = k->in[0][at], y = k->in[1][at];
+            k->out[0][at] = is_log ? dy - exp(y) * sum : y * (dy - sum);
+        }
+    }
+    return MG_OK;
+}
+
+/* What the sum is divided by; 0 in the attribute: the number of targets that count. */
+static double target_divisor(const struct mg_kernel *k, const double *target, int64_t count)
+{
+    double divisor = mg_kernel_float(k, MG_ATTR_DIVISOR);
+    for (int64_t i = 0; i < count && mg_kernel_float(k, MG_ATTR_DIVISOR) == 0; i++)
+        divisor += (int64_t)target[i] != mg_kernel_int(k, MG_ATTR_IGNORE_INDEX);
+    return divisor;
+}
+
+static bool target_valid(const struct rows *rows, double target)
+{
+    return target >= 0 && target < (double)rows->extent;
+}
+
+enum mg_code kernel_cross_entropy(const struct mg_kernel *k)
+{
+    struct rows rows = rows_of(&k->op->in_shape[0], 1);
+    double sum = 0, divisor = target_divisor(k, k->in[1], rows.outer * rows.inner);
+    for (int64_t r = 0; r < rows.outer * rows.inner; r++) {
+        const double *x = k->in[0] + row_begin(&rows, r);
+        if ((int64_t)k->in[1][r] == mg_kernel_int(k, MG_ATTR_IGNORE_INDEX))
+            continue;
+        if (!target_valid(&rows, k->in[1][r]))
+            return mg_fail(k->err, MG_ERR_INVALID, "", "a target is no class index");
+        sum += log_sum_exp(x, rows.extent, rows.inner) - x[(int64_t)k->in[1][r] * rows.inner];
+    }
+    k->out[0][0] = sum / divisor;
+    return MG_OK;
+}
+
+enum mg_code kernel_cross_entropy_grad(const struct mg_kernel *k)
+{
+    struct rows rows = rows_of(&k->op->in_shape[1], 1);
+    double scale = k->in[0][0] / target_divisor(k, k->in[2], rows.outer * rows.inner);
+    for (int64_t r = 0; r < rows.outer * rows.inner; r++) {
+        int64_t begin = row_begin(&rows, r), class = (int64_t)k->in[2][r];
+        double norm = log_sum_exp(k->in[1] + begin, rows.extent, rows.inner);
+        if (class == mg_kernel_int(k, MG_ATTR_IGNORE_INDEX))
+            continue;
+        for (int64_t i = 0; i < rows.extent; i++) {
+            int64_t at = begin + i * rows.inner;
+            k->out[0][at] = scale * (exp(k->in[1][at] - norm) - (i == class));
+        }
+    }
+    return MG_OK;
+}

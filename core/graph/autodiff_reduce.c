@@ -1,0 +1,214 @@
+/* Gradient rules: reductions, softmax, losses, normalisation, pooling and resampling. */
+#include "graph/autodiff_priv.h"
+
+/* ---- reductions ---- */
+
+/* A reduction's result (or its gradient) with the reduced dimensions as 1 again. */
+static mg_value with_kept_dims(struct mg_grad *d, mg_value x)
+{
+    const struct mg_attr *axes = mg_grad_attr(d, MG_ATTR_AXES);
+    struct mg_shape kept = *mg_grad_shape(d, mg_grad_in(d, 0));
+    for (uint32_t i = 0; i < axes->count; i++)
+        kept.dim[axes->ints[i]] = 1;
+    return mg_grad_reshape(d, x, &kept);
+}
+
+static mg_value spread(struct mg_grad *d, mg_value x)
+{
+    return mg_grad_expand(d, with_kept_dims(d, x), mg_grad_shape(d, mg_grad_in(d, 0)));
+}
+
+void grad_reduce_sum(struct mg_grad *d)
+{
+    mg_grad_give(d, 0, spread(d, mg_grad_dy(d, 0)));
+}
+
+void grad_reduce_mean(struct mg_grad *d)
+{
+    double divisor = mg_grad_attr(d, MG_ATTR_DIVISOR)->f;
+    mg_grad_give(d, 0, spread(d, mg_grad_affine(d, mg_grad_dy(d, 0), 1 / divisor, 0)));
+}
+
+/* Elements that equal the result share the gradient evenly. */
+static void give_to_equal(struct mg_grad *d)
+{
+    mg_value x = mg_grad_in(d, 0), y = with_kept_dims(d, mg_grad_out(d, 0));
+    const struct mg_attr *axes = mg_grad_attr(d, MG_ATTR_AXES);
+    mg_value mask = mg_grad_cast(d, mg_grad_binary(d, MG_OP_EQUAL, x, y), d->g->values[x].dtype);
+    mg_value count = mg_grad_sum(d, mask, axes->ints, axes->count, true);
+    mg_value share = mg_grad_binary(d, MG_OP_DIV, with_kept_dims(d, mg_grad_dy(d, 0)), count);
+    mg_grad_give(d, 0, mg_grad_binary(d, MG_OP_MUL, mask, share));
+}
+
+void grad_reduce_max(struct mg_grad *d)
+{
+    give_to_equal(d);
+}
+
+void grad_reduce_min(struct mg_grad *d)
+{
+    give_to_equal(d);
+}
+
+/* dy y / x: operands must not be zero */
+void grad_reduce_prod(struct mg_grad *d)
+{
+    mg_value product = mg_grad_binary(d, MG_OP_MUL, mg_grad_dy(d, 0), mg_grad_out(d, 0));
+    mg_grad_give(d, 0, mg_grad_binary(d, MG_OP_DIV, with_kept_dims(d, product), mg_grad_in(d, 0)));
+}
+
+void grad_cumsum(struct mg_grad *d)
+{
+    mg_value dy = mg_grad_dy(d, 0), out;
+    struct mg_attr other[] = {mg_grad_int(MG_ATTR_REVERSE, !mg_grad_attr(d, MG_ATTR_REVERSE)->i)};
+    mg_grad_emit_like(d, MG_OP_CUMSUM, &dy, 1, other, 1, &out, 1);
+    mg_grad_give(d, 0, out);
+}
+
+/* (dy, one more) -> dx with the forward operator's attributes */
+static void give_own(struct mg_grad *d, enum mg_op_type type, mg_value other)
+{
+    mg_value in[2] = {mg_grad_dy(d, 0), other}, out;
+    mg_grad_emit_like(d, type, in, 2, NULL, 0, &out, 1);
+    mg_grad_give(d, 0, out);
+}
+
+void grad_softmax(struct mg_grad *d)
+{
+    give_own(d, MG_OP_SOFTMAX_GRAD, mg_grad_out(d, 0));
+}
+
+void grad_log_softmax(struct mg_grad *d)
+{
+    give_own(d, MG_OP_LOG_SOFTMAX_GRAD, mg_grad_out(d, 0));
+}
+
+void grad_cross_entropy(struct mg_grad *d)
+{
+    mg_value in[3] = {mg_grad_dy(d, 0), mg_grad_in(d, 0), mg_grad_in(d, 1)}, out;
+    mg_grad_emit_like(d, MG_OP_CROSS_ENTROPY_GRAD, in, 3, NULL, 0, &out, 1);
+    mg_grad_give(d, 0, out);
+}
+
+/* ---- normalisation ---- */
+
+/* (dy, x, saved statistics[, scale]) -> dx[, dscale[, dshift]] */
+static void give_norm(struct mg_grad *d, enum mg_op_type type, uint32_t statistics)
+{
+    mg_value in[5] = {mg_grad_dy(d, 0), mg_grad_in(d, 0)}, out[3] = {MG_NONE, MG_NONE, MG_NONE};
+    uint32_t count = 2, results = mg_grad_in_count(d);
+    for (uint32_t i = 1; i <= statistics; i++) {
+        in[count++] = mg_grad_out(d, i);
+        if (mg_grad_dy(d, i) != MG_NONE)
+            mg_grad_fail(d, "is not differentiable through its statistics");
+    }
+    if (results > 1)
+        in[count++] = mg_grad_in(d, 1);
+    mg_grad_emit_like(d, type, in, count, NULL, 0, out, results);
+    for (uint32_t i = 0; i < results; i++)
+        mg_grad_give(d, i, out[i]);
+}
+
+void grad_layer_norm(struct mg_grad *d)
+{
+    give_norm(d, MG_OP_LAYER_NORM_GRAD, 2);
+}
+
+void grad_rms_norm(struct mg_grad *d)
+{
+    give_norm(d, MG_OP_RMS_NORM_GRAD, 1);
+}
+
+void grad_batch_norm(struct mg_grad *d)
+{
+    give_norm(d, MG_OP_BATCH_NORM_GRAD, 2);
+}
+
+void grad_group_norm(struct mg_grad *d)
+{
+    give_norm(d, MG_OP_GROUP_NORM_GRAD, 2);
+}
+
+void grad_instance_norm(struct mg_grad *d)
+{
+    give_norm(d, MG_OP_INSTANCE_NORM_GRAD, 2);
+}
+
+/* A parameter [c] as [c, 1, ...] against [n, c, ...]. */
+static mg_value per_channel(struct mg_grad *d, mg_value param)
+{
+    struct mg_shape shape = *mg_grad_shape(d, param);
+    uint32_t spatial = mg_grad_shape(d, mg_grad_in(d, 0))->rank - 2;
+    for (uint32_t i = 0; i < spatial; i++)
+        shape.dim[++shape.rank - 1] = 1;
+    return mg_grad_reshape(d, param, &shape);
+}
+
+static mg_value channel_sum(struct mg_grad *d, mg_value x)
+{
+    int64_t axes[MG_MAX_RANK];
+    uint32_t count = 0, rank = mg_grad_shape(d, x)->rank;
+    for (uint32_t i = 0; i < rank; i++)
+        if (i != 1)
+            axes[count++] = i;
+    return mg_grad_sum(d, x, axes, count, false);
+}
+
+/* (x, scale, shift, mean, variance), the last two fixed: y = (x - mean) rstd scale + shift */
+void grad_batch_norm_inference(struct mg_grad *d)
+{
+    mg_value dy = mg_grad_dy(d, 0), variance = mg_grad_in(d, 4);
+    if (mg_grad_wants(d, 3) || mg_grad_wants(d, 4)) {
+        mg_grad_fail(d, "is not differentiable in its running statistics");
+        return;
+    }
+    mg_grad_give(d, 2, mg_grad_wants(d, 2) ? channel_sum(d, dy) : MG_NONE);
+    mg_value rstd = mg_grad_affine(d, variance, 1, mg_grad_attr(d, MG_ATTR_EPSILON)->f);
+    rstd = mg_grad_unary(d, MG_OP_RSQRT, rstd);
+    if (mg_grad_wants(d, 1)) {
+        mg_value x = mg_grad_binary(d, MG_OP_SUB, mg_grad_in(d, 0), per_channel(d, mg_grad_in(d, 3)));
+        mg_value sum = channel_sum(d, mg_grad_binary(d, MG_OP_MUL, dy, x));
+        mg_grad_give(d, 1, mg_grad_binary(d, MG_OP_MUL, sum, rstd));
+    }
+    if (mg_grad_wants(d, 0)) {
+        mg_value factor = mg_grad_binary(d, MG_OP_MUL, mg_grad_in(d, 1), rstd);
+        mg_grad_give(d, 0, mg_grad_binary(d, MG_OP_MUL, dy, per_channel(d, factor)));
+    }
+}
+
+/* ---- pooling and resampling ---- */
+
+/* dy -> dx, which has x's spatial sizes */
+static void give_spatial(struct mg_grad *d, enum mg_op_type type)
+{
+    const struct mg_shape *x = mg_grad_shape(d, mg_grad_in(d, 0));
+    mg_value dy = mg_grad_dy(d, 0), out;
+    struct mg_attr sizes[] = {mg_grad_ints(d, MG_ATTR_SPATIAL, x->dim + 2, x->rank - 2)};
+    mg_grad_emit_like(d, type, &dy, 1, sizes, 1, &out, 1);
+    mg_grad_give(d, 0, out);
+}
+
+void grad_max_pool(struct mg_grad *d)
+{
+    give_own(d, MG_OP_MAX_POOL_GRAD, mg_grad_in(d, 0));
+}
+
+void grad_global_max_pool(struct mg_grad *d)
+{
+    give_own(d, MG_OP_GLOBAL_MAX_POOL_GRAD, mg_grad_in(d, 0));
+}
+
+void grad_avg_pool(struct mg_grad *d)
+{
+    give_spatial(d, MG_OP_AVG_POOL_GRAD);
+}
+
+void grad_global_avg_pool(struct mg_grad *d)
+{
+    give_spatial(d, MG_OP_GLOBAL_AVG_POOL_GRAD);
+}
+
+void grad_resize(struct mg_grad *d)
+{
+    give_spatial(d, MG_OP_RESIZE_GRAD);
+}
