@@ -47,7 +47,7 @@ static bool is_identity(enum mg_attr_key key)
 static uint64_t own_token(const struct mg_graph *g, mg_op op)
 {
     const struct mg_op_info *info = &g->ops[op];
-    uint64_t token = mix(info->type, (uint64_t)(info->in_place + 1));
+    uint64_t token = mix(info->type, (uint64_t)((int64_t)info->in_place + 1));
     for (uint32_t i = 0; i < info->attr_count; i++) {
         if (!is_identity(info->attrs[i].key))
             token = mix(token, attr_token(&info->attrs[i]));

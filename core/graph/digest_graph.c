@@ -39,14 +39,15 @@ static void write_attrs(struct mg_writer *w, const struct mg_op_info *op)
     const char *last = "";
     mg_write_begin_object(w);
     for (uint32_t n = 0; n < op->attr_count; n++) {
-        const struct mg_attr *least = NULL;
+        uint32_t least = op->attr_count;
         for (uint32_t i = 0; i < op->attr_count; i++) {
             const char *name = mg_attr_name(op->attrs[i].key);
-            if (strcmp(name, last) > 0 && (!least || strcmp(name, mg_attr_name(least->key)) < 0))
-                least = &op->attrs[i];
+            if (strcmp(name, last) > 0 &&
+                (least == op->attr_count || strcmp(name, mg_attr_name(op->attrs[least].key)) < 0))
+                least = i;
         }
-        last = mg_attr_name(least->key);
-        write_attr(w, least);
+        last = mg_attr_name(op->attrs[least].key);
+        write_attr(w, &op->attrs[least]);
     }
     mg_write_end_object(w);
 }

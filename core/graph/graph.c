@@ -120,7 +120,7 @@ enum mg_code mg_graph_infer_op(struct mg_graph *g, mg_op op, struct mg_error *er
 {
     struct mg_op_info *info = &g->ops[op];
     struct mg_op_desc desc;
-    struct mg_error ignored;
+    struct mg_error ignored = {0};
     char place[32];
     snprintf(place, sizeof place, "/ops/%u", op);
     mg_op_whole(g, op, g->arena, &desc);
@@ -188,6 +188,7 @@ static struct mg_attr *copy_attrs(struct mg_arena *arena, const struct mg_attr *
     return copy;
 }
 
+/* NOLINTNEXTLINE(readability-function-size): the number of parameters is the interface's */
 enum mg_code mg_graph_add_op(struct mg_graph *g, enum mg_op_type type, const char *name, const mg_value *in,
                              uint32_t in_count, const struct mg_attr *attrs, uint32_t attr_count,
                              const char *const *out_names, uint32_t out_count, mg_value *out, struct mg_error *err)

@@ -104,6 +104,17 @@ enum mg_code mg_infer_same_dtype(struct mg_infer *t)
     return MG_OK;
 }
 
+enum mg_code mg_infer_choice(struct mg_infer *t, enum mg_attr_key key, const char *const *choices)
+{
+    const char *given = mg_infer_attr(t, key)->string, *list = "";
+    for (uint32_t i = 0; choices[i]; i++) {
+        if (strcmp(given, choices[i]) == 0)
+            return MG_OK;
+        list = mg_arena_printf(t->arena, "%s%s%s", list, i ? ", " : "", choices[i]);
+    }
+    return fail_attr(t, key, mg_arena_printf(t->arena, "is '%.40s', not one of %s", given, list));
+}
+
 /* ---- schema ---- */
 
 static const char *type_text(enum mg_attr_type type)

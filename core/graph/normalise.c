@@ -83,6 +83,10 @@ static const char *refuse_in_place(const struct mg_graph *g, const struct mg_op_
     if (!mg_op_is_pointwise(op->type))
         return "cannot work in place: it is not elementwise";
     mg_value v = op->in[slot], root = mg_alias_root(g, v);
+    for (uint32_t i = 0; i < op->in_count; i++) {
+        if (op->in[i] != v && mg_alias_root(g, op->in[i]) == root)
+            return "would overwrite a storage that it also reads through a view";
+    }
     if (g->values[op->out[0]].update_of == v)
         return NULL;
     if (g->values[root].kind == MG_KIND_INPUT)

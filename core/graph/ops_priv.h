@@ -60,6 +60,8 @@ enum mg_code mg_infer_axis(struct mg_infer *t, enum mg_attr_key key, uint32_t ra
 enum mg_code mg_infer_list_size(struct mg_infer *t, enum mg_attr_key key, uint32_t want);
 enum mg_code mg_infer_rank(struct mg_infer *t, uint32_t operand, uint32_t least, uint32_t most);
 enum mg_code mg_infer_same_dtype(struct mg_infer *t);
+/* A text attribute is one of `choices` (ended by NULL). */
+enum mg_code mg_infer_choice(struct mg_infer *t, enum mg_attr_key key, const char *const *choices);
 /* "[2, 3]" */
 const char *mg_shape_text(struct mg_arena *arena, const struct mg_shape *shape);
 bool mg_dtype_is_integer(enum mg_dtype dtype); /* including bool */

@@ -42,8 +42,15 @@ static enum mg_code same_shapes(struct mg_infer *t)
     return MG_OK;
 }
 
+static enum mg_code check_gelu(struct mg_infer *t)
+{
+    static const char *const kinds[] = {"none", "tanh", NULL};
+    return mg_infer_attr(t, MG_ATTR_APPROXIMATE) ? mg_infer_choice(t, MG_ATTR_APPROXIMATE, kinds) : MG_OK;
+}
+
 enum mg_code mg_shape_unary(struct mg_infer *t)
 {
+    MG_TRY(check_gelu(t));
     return result(t, 0, &t->in[0], t->in_dtype[0]);
 }
 
@@ -76,6 +83,7 @@ enum mg_code mg_shape_where(struct mg_infer *t)
 
 enum mg_code mg_shape_same(struct mg_infer *t)
 {
+    MG_TRY(check_gelu(t));
     MG_TRY(mg_infer_same_dtype(t));
     MG_TRY(same_shapes(t));
     return result(t, 0, &t->in[0], t->in_dtype[0]);
@@ -159,7 +167,7 @@ static void drop(const struct mg_shape *in, const bool *reduced, bool keep, stru
 
 enum mg_code mg_shape_reduce(struct mg_infer *t)
 {
-    bool reduced[MG_MAX_RANK];
+    bool reduced[MG_MAX_RANK] = {0};
     struct mg_shape out;
     MG_TRY(resolve_axes(t, reduced));
     drop(&t->in[0], reduced, mg_infer_int(t, MG_ATTR_KEEPDIMS) != 0, &out);
@@ -253,9 +261,8 @@ enum mg_code mg_shape_opaque(struct mg_infer *t)
 {
     uint32_t count, width = 1 + t->in_count + t->out_count;
     const int64_t *axes = mg_infer_ints(t, MG_ATTR_AXES, &count);
-    const char *purity = mg_infer_attr(t, MG_ATTR_PURITY)->string;
-    if (strcmp(purity, "pure") != 0 && strcmp(purity, "seeded") != 0 && strcmp(purity, "impure") != 0)
-        return mg_infer_fail(t, "/attrs/purity", "'%.40s' is not one of pure, seeded, impure", purity);
+    static const char *const purities[] = {"pure", "seeded", "impure", NULL};
+    MG_TRY(mg_infer_choice(t, MG_ATTR_PURITY, purities));
     if (count % width != 0 || count / width > MG_MAX_AXES)
         return mg_infer_fail(t, "/attrs/axes", "has %u entries, must have %u for each of at most %d axes", count, width,
                              MG_MAX_AXES);

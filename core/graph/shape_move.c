@@ -306,8 +306,8 @@ enum mg_code mg_shape_pad(struct mg_infer *t)
 {
     struct mg_shape out = t->in[0];
     const char *mode = mg_infer_attr(t, MG_ATTR_MODE)->string;
-    if (strcmp(mode, "constant") != 0 && strcmp(mode, "reflect") != 0 && strcmp(mode, "edge") != 0)
-        return mg_infer_fail(t, "/attrs/mode", "'%.40s' is not one of constant, reflect, edge", mode);
+    static const char *const modes[] = {"constant", "reflect", "edge", NULL};
+    MG_TRY(mg_infer_choice(t, MG_ATTR_MODE, modes));
     MG_TRY(mg_infer_list_size(t, MG_ATTR_PADS, 2 * out.rank));
     const int64_t *pads = mg_infer_ints(t, MG_ATTR_PADS, NULL);
     for (uint32_t d = 0; d < out.rank; d++) {
@@ -386,10 +386,9 @@ enum mg_code mg_shape_scatter_add(struct mg_infer *t)
 
 static enum mg_code block(struct mg_infer *t, int64_t *size)
 {
-    const char *mode = mg_infer_attr(t, MG_ATTR_MODE)->string;
+    static const char *const modes[] = {"DCR", "CRD", NULL};
     MG_TRY(mg_infer_rank(t, 0, 4, 4));
-    if (strcmp(mode, "DCR") != 0 && strcmp(mode, "CRD") != 0)
-        return mg_infer_fail(t, "/attrs/mode", "'%.40s' is not one of DCR, CRD", mode);
+    MG_TRY(mg_infer_choice(t, MG_ATTR_MODE, modes));
     *size = mg_infer_int(t, MG_ATTR_BLOCKSIZE);
     if (*size < 1 || *size > INT16_MAX)
         return mg_infer_fail(t, "/attrs/blocksize", "blocksize is out of range");

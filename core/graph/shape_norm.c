@@ -299,9 +299,20 @@ enum mg_code mg_shape_max_pool_grad(struct mg_infer *t)
     return MG_OK;
 }
 
+static enum mg_code check_resize(struct mg_infer *t)
+{
+    static const char *const modes[] = {"nearest", "linear", NULL};
+    static const char *const coordinates[] = {"asymmetric", "half_pixel", "align_corners", NULL};
+    if (!mg_infer_attr(t, MG_ATTR_MODE))
+        return MG_OK;
+    MG_TRY(mg_infer_choice(t, MG_ATTR_MODE, modes));
+    return mg_infer_choice(t, MG_ATTR_COORDINATES, coordinates);
+}
+
 /* The operand with its spatial sizes replaced. */
 enum mg_code mg_shape_spatial(struct mg_infer *t)
 {
+    MG_TRY(check_resize(t));
     MG_TRY(mg_infer_rank(t, 0, 3, 5));
     MG_TRY(mg_infer_list_size(t, MG_ATTR_SPATIAL, t->in[0].rank - 2));
     struct mg_shape out = t->in[0];

@@ -14,7 +14,7 @@ static bool reshape_layout(const struct mg_shape *in, const int64_t *in_stride, 
         return true;
     }
     struct mg_shape old = {0};
-    int64_t stride[MG_MAX_RANK];
+    int64_t stride[MG_MAX_RANK] = {0};
     for (uint32_t d = 0; d < in->rank; d++) {
         if (in->dim[d] != 1) {
             stride[old.rank] = in_stride[d];

@@ -208,6 +208,20 @@ Test(graph_in_place, what_was_asked_for_and_is_impossible_is_an_error)
     }
 }
 
+Test(graph_in_place, not_where_the_storage_is_also_read_through_a_view)
+{
+    struct bench b;
+    bench_open(&b);
+    mg_value x = input(&b, "x", SHAPE(6, 6));
+    mg_value h = op1(&b, MG_OP_TANH, "h", VALUES(x), NO_ATTRS);
+    mg_value t = op1(&b, MG_OP_TRANSPOSE, "t", VALUES(h), NO_ATTRS);
+    op1(&b, MG_OP_ADD, "sum", VALUES(h, t), NO_ATTRS);
+    mg_graph_set_in_place(b.g, 2, 0);
+    cr_expect_not(normalise(&b));
+    cr_expect(strstr(b.err.message, "through a view"), "%s", b.err.message);
+    bench_close(&b);
+}
+
 /* ---- views ---- */
 
 static const struct mg_value_info *info(struct bench *b, const char *name)

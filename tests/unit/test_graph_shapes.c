@@ -155,9 +155,11 @@ Test(graph_shapes, errors_name_the_place)
     FAILS(b, op1(&b, MG_OP_ADD, "a", VALUES(x), NO_ATTRS), "needs at least 2", "/ops/5/inputs");
     FAILS(b, op1(&b, MG_OP_RESHAPE, "rs", VALUES(x), ATTRS(LIST_OF(SHAPE, 5, -1))), "24 elements of [4, 6]",
           "/ops/6/attrs/shape");
-    FAILS(b, op1(&b, MG_OP_RELU, "x", VALUES(x), NO_ATTRS), "already a value called x", "/ops/7/outputs");
+    FAILS(b, op1(&b, MG_OP_GELU, "ge", VALUES(x), ATTRS(TEXT_OF(APPROXIMATE, "erf"))), "not one of none, tanh",
+          "/ops/7/attrs/approximate");
+    FAILS(b, op1(&b, MG_OP_RELU, "x", VALUES(x), NO_ATTRS), "already a value called x", "/ops/8/outputs");
     FAILS(b, op1(&b, MG_OP_TILE, "big", VALUES(x), ATTRS(LIST_OF(REPEATS, 1 << 30, 1 << 30))), "overflowing",
-          "/ops/7/outputs/0");
+          "/ops/8/outputs/0");
     bench_close(&b);
 }
 
