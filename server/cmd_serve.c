@@ -34,6 +34,7 @@ static void read_http(const struct mg_options *o, struct mg_http_config *http)
     http->cors_origins = text(o, MG_OPTION_CORS_ORIGIN, "");
     http->web_dir = text(o, MG_OPTION_WEB, NULL);
     http->insecure = mg_options_flag(o, MG_OPTION_INSECURE);
+    http->quiet = mg_options_flag(o, MG_OPTION_QUIET);
     http->trusted_proxy = mg_options_flag(o, MG_OPTION_TRUSTED_PROXY);
     read_limits(o, &http->limits);
 }

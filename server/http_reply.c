@@ -305,6 +305,8 @@ void mg_reply_access_log(struct mg_request *req, enum MHD_RequestTerminationCode
     if (req->status)
         mg_metric_add(&req->http->metrics, class_of(req->status), 1);
     mg_metric_add(&req->http->metrics, MG_METRIC_HTTP_SECONDS, ms / 1000);
+    if (req->http->config.quiet)
+        return;
     req->uri[strcspn(req->uri, "?")] = 0; /* a query may hold what a log must not */
     mg_log_begin(&line, req->status >= 500 && req->status != 503 ? MG_LOG_ERROR : MG_LOG_INFO, "request");
     mg_log_string(&line, "request_id", req->id);

@@ -17,7 +17,7 @@ struct listener {
     struct mg_request *req; /* until it is answered */
     mg_ticket ticket;       /* 0 when the last event has come */
     mg_stream_id stream;
-    bool single;
+    bool single, polling;
     /* long polling */
     uv_timer_t timer;
     struct mg_writer events;
@@ -75,6 +75,8 @@ static bool answer_without_stream(struct listener *listener, const struct mg_eve
     if (!missing && strcmp(event->type, "nothing") != 0)
         return false;
     listener->ticket = 0;
+    if (listener->polling)
+        uv_timer_stop(&listener->timer);
     if (missing)
         mg_reply_problem(req, "not-found", NULL, "there is no such job");
     else
@@ -169,6 +171,7 @@ static bool begin_poll(struct listener *listener, int64_t since)
     uv_timer_init(listener->http->config.loop, &listener->timer);
     listener->timer.data = listener;
     uv_timer_start(&listener->timer, answer_poll, (uint64_t)(wait * 1000), 0);
+    listener->polling = true;
     return true;
 }
 
