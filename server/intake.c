@@ -317,11 +317,13 @@ static void on_impatience(uv_timer_t *timer)
 static int spawn_child(struct child *child, int theirs)
 {
     mg_intake *intake = child->intake;
-    char parent[24], memory[24], seconds[24];
-    const char *arguments[] = {"intake", parent, memory, seconds, NULL};
+    char parent[24], memory[24], seconds[24], devices[4096] = "";
+    const char *arguments[] = {"intake", parent, memory, seconds, devices, NULL};
     snprintf(parent, sizeof parent, "%ld", (long)getpid());
     snprintf(memory, sizeof memory, "%llu", (unsigned long long)intake->config.memory_bytes);
     snprintf(seconds, sizeof seconds, "%u", intake->config.cpu_seconds);
+    if (intake->data_dir)
+        snprintf(devices, sizeof devices, "%s/devices", intake->data_dir);
     const struct mg_spawn what = {.loop = intake->config.loop,
                                   .executable = intake->executable,
                                   .arguments = arguments,

@@ -27,8 +27,10 @@ struct session {
     int in, out;
     uint64_t memory_bytes;
     unsigned cpu_seconds;
+    const char *device_dir;
 };
 struct ask {
+    const char *device_dir;
     const struct mg_wire_question *question;
     const char *input; /* the mapped memfd */
     size_t input_size;
@@ -74,7 +76,7 @@ static enum mg_code read_posted(struct ask *a, struct mg_error *err)
 {
     double max_seconds = 0;
     (void)!find_argument(a, "max_seconds", NULL, &max_seconds);
-    const struct mg_request_rules rules = {.detached = false, .max_seconds = max_seconds};
+    const struct mg_request_rules rules = {.detached = false, .max_seconds = max_seconds, .device_dir = a->device_dir};
     enum mg_code code = mg_job_request_read(a->text, a->text_size, &rules, &a->arena, &a->request, err);
     if (code != MG_OK)
         return code;
@@ -391,7 +393,7 @@ static void limit_processor_time(unsigned seconds)
 
 static bool serve_one(struct session *s)
 {
-    struct ask a = {.question = &s->question};
+    struct ask a = {.question = &s->question, .device_dir = s->device_dir};
     a.input = mg_child_map(s->in, &a.input_size);
     mg_arena_init(&a.arena, s->memory_bytes - s->memory_bytes / 4);
     mg_writer_init(&a.body);
@@ -410,15 +412,16 @@ static bool serve_one(struct session *s)
     return good;
 }
 
-/* argv: intake PARENT MEMORY_BYTES CPU_SECONDS */
+/* argv: intake PARENT MEMORY_BYTES CPU_SECONDS DEVICE_DIR */
 int mg_cmd_intake(int argc, char **argv)
 {
-    if (argc != 4) {
+    if (argc != 5) {
         fprintf(stderr, "magisd intake is started by magisd serve\n");
         return MG_EXIT_USAGE;
     }
     struct session s = {.memory_bytes = strtoull(argv[2], NULL, 10),
-                        .cpu_seconds = (unsigned)strtoul(argv[3], NULL, 10)};
+                        .cpu_seconds = (unsigned)strtoul(argv[3], NULL, 10),
+                        .device_dir = *argv[4] ? argv[4] : NULL};
     const struct mg_child_limits limits = {
         .memory_bytes = s.memory_bytes, .file_bytes = 1u << 30, .nice = 0, .oom_score = 500};
     if (!mg_child_settle(&limits, strtol(argv[1], NULL, 10)))

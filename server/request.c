@@ -12,6 +12,7 @@ struct reader {
     struct mg_json *json;
     struct mg_arena *arena;
     struct mg_job_request *request;
+    const char *device_dir;
 };
 struct member {
     const char *name;
@@ -243,6 +244,22 @@ static bool read_training(struct reader *r, void *into)
 
 /* ---- device, limit, budget ---- */
 
+/* A profile that was PUT (route_device.c writes them). */
+static bool read_stored_device(const char *dir, const char *name, struct mg_device *device)
+{
+    char path[4096], text[16384];
+    struct mg_error err;
+    if (!dir || !*name || *name == '.' || strchr(name, '/') ||
+        snprintf(path, sizeof path, "%s/%s.json", dir, name) >= (int)sizeof path)
+        return false;
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return false;
+    size_t size = fread(text, 1, sizeof text, file);
+    fclose(file);
+    return mg_device_read(text, size, device, &err) == MG_OK;
+}
+
 static bool read_device_name(struct reader *r, struct mg_device *device)
 {
     const char *name;
@@ -255,6 +272,8 @@ static bool read_device_name(struct reader *r, struct mg_device *device)
         *device = *known;
         return true;
     }
+    if (read_stored_device(r->device_dir, name, device))
+        return true;
     for (uint32_t i = 0; mg_device_at(i) && used < sizeof list; i++)
         used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", mg_device_at(i)->name);
     return mg_json_fail(r->json, MG_ERR_INVALID, "unknown device \"%.60s\"; known: %s", name, list);
@@ -532,7 +551,7 @@ enum mg_code mg_job_request_read(const char *json, size_t size, const struct mg_
 {
     struct mg_json reader;
     mg_json_init(&reader, arena, json, size);
-    struct reader r = {&reader, arena, out};
+    struct reader r = {&reader, arena, out, rules->device_dir};
     set_defaults(out);
     if (!READ_MEMBERS(&r, request_members) || !mg_json_finish(&reader)) {
         *err = reader.err;

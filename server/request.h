@@ -49,8 +49,9 @@ struct mg_job_request {
 };
 
 struct mg_request_rules {
-    bool detached;      /* the graph comes beside the request: neither `graph` nor `zoo` is demanded */
-    double max_seconds; /* 0 = no limit; also the budget where only evaluations are given */
+    bool detached;          /* the graph comes beside the request: neither `graph` nor `zoo` is demanded */
+    double max_seconds;     /* 0 = no limit; also the budget where only evaluations are given */
+    const char *device_dir; /* profiles of users, NAME.json; NULL: the built-in ones alone */
 };
 
 /* Runs inside an mg_arena_guard() on `arena`; `json` must outlive the request. */

@@ -143,6 +143,18 @@ def test_estimate(t):
         t.check("estimate has " + key, key in answer.json, answer)
 
 
+def test_own_device(t):
+    profile = daemon.get("/devices/h200").json["profile"]
+    small = dict(profile, name="small", memory_bytes=10 ** 9, reserve_bytes=0)
+    t.equal("unknown before", daemon.post("/estimate", mlp(device="small")).status, 422)
+    t.equal("put", daemon.request("PUT", "/devices/small", small).status, 200)
+    own = daemon.post("/estimate", mlp(device="small"))
+    t.equal("used by its name", (own.status, own.json.get("device")), (200, "small"))
+    t.equal("given whole", daemon.post("/estimate", mlp(device=dict(small, name="other"))).json.get("device"), "other")
+    t.equal("a job of its device", finish(mlp(40, device="small"))["state"], "succeeded")
+    t.equal("found by its device", len(daemon.get("/jobs?device=small").json["jobs"]), 1)
+
+
 def test_list(t):
     for k in range(5):
         finish(mlp(10 + k, labels={"set": "paging", "n": str(k)}, name="run %d" % k))
@@ -311,7 +323,7 @@ def test_busy_answers(t):
 
 daemon = Daemon("--workers", "2")
 tests = Tests()
-tests.run(test_submit, test_results, test_refusals, test_estimate, test_list, test_changes, test_cancel, test_events,
+tests.run(test_submit, test_results, test_refusals, test_estimate, test_own_device, test_list, test_changes, test_cancel, test_events,
           test_poll_waits, test_several, test_reuse, test_busy_answers)
 tests.equal("stops cleanly", daemon.close(), 0)
 tests.end()
