@@ -1,5 +1,6 @@
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "formats/formats.h"
 #include "server/file.h"
@@ -69,7 +70,7 @@ static int write_graph(const struct mg_options *options, const struct mg_graph *
         fprintf(stderr, "magisd zoo: --format is json or dot\n");
         return MG_EXIT_USAGE;
     }
-    if (!path && !mg_options_flag(options, MG_OPTION_JSON)) {
+    if (!path && !format && isatty(STDOUT_FILENO) == 1 && !mg_options_flag(options, MG_OPTION_JSON)) {
         print_summary(g);
         return MG_EXIT_DONE;
     }

@@ -13,6 +13,7 @@ struct reader {
     struct mg_arena *arena;
     struct mg_job_request *request;
     const char *device_dir;
+    const char *member; /* being read, for messages */
 };
 struct member {
     const char *name;
@@ -40,6 +41,7 @@ static bool read_members(struct reader *r, const struct member *members, size_t 
             i++;
         if (i == count)
             return unknown_member(r->json, key, members, count);
+        r->member = members[i].name;
         if (!members[i].read(r, (char *)r->request + members[i].offset))
             return false;
     }
@@ -92,15 +94,13 @@ static bool read_flag(struct reader *r, void *into)
 static bool refuse(struct reader *r, void *into)
 {
     (void)into;
-    return mg_json_fail(r->json, MG_ERR_UNSUPPORTED, "not supported by this version");
+    return mg_json_fail(r->json, MG_ERR_UNSUPPORTED, "%s is not supported by this version", r->member);
 }
 
 static bool refuse_true(struct reader *r, void *into)
 {
     bool value;
-    (void)into;
-    return mg_json_bool(r->json, &value) &&
-           (!value || mg_json_fail(r->json, MG_ERR_UNSUPPORTED, "not supported by this version"));
+    return mg_json_bool(r->json, &value) && (!value || refuse(r, into));
 }
 
 /* Reads a text and returns its index in `words`, or -1 after an error that lists them. */
@@ -296,8 +296,10 @@ static bool read_device(struct reader *r, void *into)
 
 static bool read_timings(struct reader *r, void *into)
 {
-    static const char *const words[] = {"near", "model"};
+    static const char *const words[] = {"near", "model", "exact"};
     int at = READ_WORD(r, words);
+    if (at == 2)
+        return mg_json_fail(r->json, MG_ERR_UNSUPPORTED, "timings: exact is not supported by this version");
     if (at >= 0)
         *(const char **)into = words[at];
     return at >= 0;
@@ -363,6 +365,7 @@ static bool read_techniques(struct reader *r, void *into)
             at++;
         if (at == TECHNIQUE_WORDS)
             return mg_json_fail(r->json, MG_ERR_INVALID, "unknown technique \"%.40s\"", key);
+        r->member = technique_words[at];
         if (!(1u << at == MG_TECHNIQUE_WINDOW_FISSION ? refuse_true(r, NULL) : mg_json_bool(r->json, &on)))
             return false;
         if (1u << at != MG_TECHNIQUE_WINDOW_FISSION)
@@ -551,7 +554,7 @@ enum mg_code mg_job_request_read(const char *json, size_t size, const struct mg_
 {
     struct mg_json reader;
     mg_json_init(&reader, arena, json, size);
-    struct reader r = {&reader, arena, out, rules->device_dir};
+    struct reader r = {&reader, arena, out, rules->device_dir, NULL};
     set_defaults(out);
     if (!READ_MEMBERS(&r, request_members) || !mg_json_finish(&reader)) {
         *err = reader.err;
