@@ -257,6 +257,33 @@ enum mg_code mg_shape_iota(struct mg_infer *t)
 
 /* ---- opaque ---- */
 
+/* All dimensions that an axis runs over have one length. */
+static bool opaque_axis_agrees(const struct mg_infer *t, const int64_t *row)
+{
+    int64_t length = -1;
+    for (uint32_t i = 0; i < t->in_count + t->out_count; i++) {
+        const struct mg_shape *shape = i < t->in_count ? &t->in[i] : &t->out[i - t->in_count];
+        if (row[1 + i] < 0)
+            continue;
+        if (length >= 0 && shape->dim[row[1 + i]] != length)
+            return false;
+        length = shape->dim[row[1 + i]];
+    }
+    return true;
+}
+
+/* No earlier axis runs over one of its dimensions. */
+static bool opaque_axis_is_apart(const int64_t *axes, uint32_t at, uint32_t width)
+{
+    for (uint32_t other = 0; other < at; other += width) {
+        for (uint32_t i = 1; i < width; i++) {
+            if (axes[at + i] >= 0 && axes[at + i] == axes[other + i])
+                return false;
+        }
+    }
+    return true;
+}
+
 enum mg_code mg_shape_opaque(struct mg_infer *t)
 {
     uint32_t count, width = 1 + t->in_count + t->out_count;
@@ -273,6 +300,13 @@ enum mg_code mg_shape_opaque(struct mg_infer *t)
                                           : (int64_t)t->out[k - 1 - t->in_count].rank - 1;
         if (axes[i] < (k ? -1 : 0) || axes[i] > most)
             return mg_infer_fail(t, "/attrs/axes", "entry %u is %lld, outside its range", i, (long long)axes[i]);
+    }
+    for (uint32_t at = 0; at < count; at += width) {
+        if (!opaque_axis_agrees(t, axes + at) || !opaque_axis_is_apart(axes, at, width))
+            return mg_infer_fail(t, "/attrs/axes",
+                                 "axis %u joins dimensions of different lengths, or one that another "
+                                 "axis has",
+                                 at / width);
     }
     return MG_OK;
 }
