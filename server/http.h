@@ -39,7 +39,7 @@ struct mg_http_config {
     const char *cors_origins; /* separated by commas; "" = none */
     const char *web_dir;      /* NULL = the embedded files */
     bool insecure;            /* any address without a token */
-    bool quiet; /* no line in the log for each request */
+    bool quiet;               /* no line in the log for each request */
     bool trusted_proxy;       /* believe X-Forwarded-For */
     struct mg_http_limits limits;
     struct mg_jobs *jobs;

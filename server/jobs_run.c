@@ -293,6 +293,8 @@ static void on_progress(mg_jobs *jobs, struct mg_job *job, const struct mg_worke
     run->evaluations = event->evaluations;
     run->elapsed_s = event->elapsed_s;
     run->fraction = event->fraction;
+    if (run->resumes)
+        run->fraction = (run->base_elapsed + run->elapsed_s) / job->info.budget_seconds;
     mg_run_save_progress(jobs, job);
     struct mg_writer w;
     mg_writer_init(&w);
@@ -561,18 +563,24 @@ static void read_limits(struct mg_job *job, const json_t *request)
     run->memory_ratio = json_number_value(json_object_get(limit, "memory_ratio"));
 }
 
-/* Search time for this attempt; 0: as the request says. */
-static double seconds_of(mg_jobs *jobs, struct mg_job *job)
+/* A seconds job goes on where it was; one with an evaluations budget starts over. */
+static void set_base(struct mg_job *job)
 {
     const struct mg_store_job *info = &job->info;
-    struct mg_run *run = job->run;
-    if (info->budget_evaluations == 0 && info->budget_seconds > 0 && info->elapsed_s > 0) {
-        double left = info->budget_seconds - info->elapsed_s;
-        run->resumes = true;
-        run->base_elapsed = info->elapsed_s;
-        return left > 0.5 ? left : 0.5;
-    }
-    return info->budget_seconds > 0 ? 0 : jobs->config.max_seconds;
+    if (info->budget_evaluations > 0 || info->budget_seconds <= 0 || info->elapsed_s <= 0)
+        return;
+    job->run->resumes = true;
+    job->run->base_elapsed = info->elapsed_s;
+    job->run->fraction = info->elapsed_s < info->budget_seconds ? info->elapsed_s / info->budget_seconds : 1;
+}
+
+/* Search time for this attempt; 0: as the request says. */
+static double seconds_of(const mg_jobs *jobs, const struct mg_job *job)
+{
+    double budget = job->info.budget_seconds;
+    if (job->run->resumes)
+        return budget - job->run->base_elapsed > 0.5 ? budget - job->run->base_elapsed : 0.5;
+    return budget > 0 ? 0 : jobs->config.max_seconds;
 }
 
 static void launch(mg_jobs *jobs, struct mg_job *job, const struct mg_store_result *work)
@@ -675,6 +683,7 @@ void mg_run_start(mg_jobs *jobs, struct mg_job *job)
     if (!owner || !job->run)
         abort();
     jobs->running++;
+    set_base(job);
     job->run->started_at = job->run->saved_at = uv_now(jobs->config.loop);
     owner->jobs = jobs;
     snprintf(owner->id, sizeof owner->id, "%s", job->info.id);

@@ -1,0 +1,274 @@
+"""Processes that die: workers, intake and the daemon itself, by kill -9 in the middle of a job.
+Nothing that was shown is lost, and the job goes on by itself."""
+import json
+import os
+import signal
+import threading
+import time
+
+from libe2e import Daemon, Tests
+
+GRAPH = {"zoo": {"model": "bert-base", "batch": 4, "seq_len": 128, "variant": "paper"},
+         "training": {"loss": "squared", "optimizer": "sgd"}}
+
+
+def job_body(seconds=6, **more):
+    return {**GRAPH, "budget": {"seconds": seconds, "seed": int(time.time() * 1000) % 1000000}, **more}
+
+
+def children(daemon, role):
+    """Process ids of the daemon's children with this role."""
+    found = []
+    for name in os.listdir("/proc"):
+        try:
+            if not name.isdigit():
+                continue
+            stat = open("/proc/%s/stat" % name).read()
+            state, parent = stat.rsplit(")", 1)[1].split()[:2]
+            words = open("/proc/%s/cmdline" % name).read().split("\0")
+            if int(parent) == daemon.process.pid and words[1] == role and state != "Z":
+                found.append(int(name))
+        except (OSError, IndexError):
+            pass
+    return found
+
+
+def until(condition, seconds=20, step=0.03):
+    end = time.time() + seconds
+    while time.time() < end:
+        value = condition()
+        if value:
+            return value
+        time.sleep(step)
+    return condition()
+
+
+def job(daemon, job_id):
+    return daemon.get("/jobs/" + job_id).json
+
+
+def front(daemon, job_id):
+    return [point["plan"] for point in daemon.get("/jobs/%s/pareto" % job_id).json["pareto"]]
+
+
+def ended(daemon, job_id, seconds=60):
+    end = time.time() + seconds
+    now = job(daemon, job_id)
+    while now["state"] not in ("succeeded", "failed", "cancelled") and time.time() < end:
+        now = daemon.get("/jobs/%s?wait=20" % job_id).json
+    return now
+
+
+def shown(daemon, job_id, at_least=1):
+    """The front once it has points."""
+    until(lambda: len(front(daemon, job_id)) >= at_least)
+    return front(daemon, job_id)
+
+
+def check_nothing_lost(t, daemon, job_id, plans):
+    """Every plan that was ever listed is still there or says which one stands in its place."""
+    now = front(daemon, job_id)
+    lost = []
+    for plan in plans:
+        answer = daemon.get("/jobs/%s/plans/%s" % (job_id, plan))
+        replaced = answer.json.get("replaced_by") if answer.status == 410 else None
+        if answer.status != 200 and not (replaced in now):
+            lost.append((plan, answer.status, replaced))
+    t.equal("nothing shown is lost", lost, [])
+
+
+def test_worker_killed(t):
+    daemon = Daemon("--workers", "1")
+    job_id = daemon.post("/optimize", job_body()).json["id"]
+    plans = shown(daemon, job_id)
+    t.check("a front is shown", plans)
+    before = job(daemon, job_id)
+    os.kill(until(lambda: children(daemon, "worker"))[0], signal.SIGKILL)
+    until(lambda: job(daemon, job_id)["attempts"] == 2)
+    check_nothing_lost(t, daemon, job_id, plans)
+    done = ended(daemon, job_id)
+    t.equal("goes on by itself", (done["state"], done["attempts"]), ("succeeded", 2))
+    t.check("not reproducible", done["reproducible"] is False)
+    t.check("no time given twice", done["progress"]["elapsed_s"] < 6 + 4, done["progress"])
+    t.check("time was counted", done["progress"]["elapsed_s"] >= before["progress"]["elapsed_s"], done["progress"])
+    check_nothing_lost(t, daemon, job_id, plans)
+    t.equal("the log says so", [line["event"] for line in daemon.log_lines()].count("worker-died"), 1)
+    t.equal("stops cleanly", daemon.close(), 0)
+
+
+def test_worker_killed_twice(t):
+    daemon = Daemon("--workers", "1")
+    job_id = daemon.post("/optimize", job_body()).json["id"]
+    plans = shown(daemon, job_id)
+    for attempt in (1, 2):
+        until(lambda: job(daemon, job_id)["attempts"] == attempt and children(daemon, "worker"))
+        os.kill(children(daemon, "worker")[0], signal.SIGKILL)
+        until(lambda: job(daemon, job_id)["attempts"] > attempt or job(daemon, job_id)["state"] == "failed")
+    done = ended(daemon, job_id)
+    t.equal("fails", (done["state"], done["outcome"]), ("failed", None))
+    t.equal("says how", (done["error"]["type"], done["error"]["signal"]), ("/errors/worker-died", 9))
+    t.check("stderr is there", "stderr" in done["error"], done["error"])
+    check_nothing_lost(t, daemon, job_id, plans)
+    again = daemon.post("/jobs/%s/retry" % job_id)
+    t.equal("can be tried again", again.status, 202)
+    daemon.post("/jobs/%s/cancel" % again.json["id"])
+    t.equal("cancelled", ended(daemon, again.json["id"])["state"], "cancelled")
+    t.equal("stops cleanly", daemon.close(), 0)
+
+
+def test_evaluations_start_over(t):
+    daemon = Daemon("--workers", "1")
+    body = {**GRAPH, "budget": {"evaluations": 3000, "seed": 5}, "fresh": True}
+    first = daemon.post("/optimize?wait=120", body).json
+    first = ended(daemon, first["id"], 120)
+    second = daemon.post("/optimize", body).json["id"]
+    if until(lambda: children(daemon, "worker"), 5):
+        os.kill(children(daemon, "worker")[0], signal.SIGKILL)
+    second = ended(daemon, second, 120)
+    t.equal("both succeed", (first["state"], second["state"]), ("succeeded", "succeeded"))
+    t.equal("the same front", front(daemon, first["id"]), front(daemon, second["id"]))
+    t.equal("stops cleanly", daemon.close(), 0)
+
+
+def test_deaths_stop_claiming(t):
+    daemon = Daemon("--workers", "1")
+    for _ in range(3):
+        daemon.post("/optimize", job_body(20))
+    for count in range(5):
+        worker = until(lambda: children(daemon, "worker"))
+        os.kill(worker[0], signal.SIGKILL)
+        until(lambda: worker[0] not in children(daemon, "worker"))
+    until(lambda: daemon.get("/readyz").status == 503, 5)
+    t.equal("not ready", daemon.get("/readyz").status, 503)
+    t.equal("alive", daemon.get("/healthz").status, 200)
+    time.sleep(1.5)
+    t.equal("no worker is started", children(daemon, "worker"), [])
+    t.equal("stops cleanly", daemon.close(), 0)
+
+
+def test_intake_killed(t):
+    daemon = Daemon("--workers", "1")
+    for pid in until(lambda: len(children(daemon, "intake")) == 2 and children(daemon, "intake")):
+        os.kill(pid, signal.SIGKILL)
+    answer = daemon.post("/optimize?wait=60", {**GRAPH, "budget": {"evaluations": 50}})
+    t.check("a body is read after intake died", answer.status in (200, 202), answer)
+    t.equal("and the job runs", ended(daemon, answer.json["id"])["state"], "succeeded")
+    t.check("intake is back", until(lambda: len(children(daemon, "intake")) == 2))
+    # With the body in its hands: stopped, so that it surely has not answered, then killed.
+    results = kill_with_body(daemon, signal.SIGKILL)
+    t.equal("killed from outside: asked again", [r.status for r in results], [200])
+    results = kill_with_body(daemon, signal.SIGSEGV)
+    t.equal("died on the body", [(r.status, r.problem) for r in results], [(422, "parser-failed")])
+    kept = os.listdir(os.path.join(daemon.data, "crash"))
+    t.equal("the body is kept", len(kept), 1)
+    with open(os.path.join(daemon.data, "crash", kept[0])) as file:
+        t.equal("as it came", json.load(file)["zoo"], GRAPH["zoo"])
+    t.equal("the next one is read", daemon.post("/estimate", GRAPH).status, 200)
+    t.equal("stops cleanly", daemon.close(), 0)
+
+
+def kill_with_body(daemon, number):
+    pids = until(lambda: len(children(daemon, "intake")) == 2 and children(daemon, "intake"))
+    time.sleep(0.2)
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    results = []
+    asker = threading.Thread(target=lambda: results.append(daemon.post("/estimate", GRAPH)))
+    asker.start()
+    time.sleep(0.4)
+    for pid in pids:
+        os.kill(pid, number)
+        if number != signal.SIGKILL:
+            os.kill(pid, signal.SIGCONT)
+    asker.join(20)
+    return results
+
+
+def test_daemon_killed(t):
+    daemon = Daemon("--workers", "1")
+    job_id = daemon.post("/optimize", job_body(8, name="survivor", labels={"a": "b"})).json["id"]
+    queued = daemon.post("/optimize", {**GRAPH, "budget": {"evaluations": 20, "seed": 3}}).json["id"]
+    plans = shown(daemon, job_id)
+    workers = until(lambda: children(daemon, "worker"))
+    daemon.stop(signal.SIGKILL)
+    t.check("its workers die with it", until(lambda: not any(os.path.exists("/proc/%d" % pid) for pid in workers), 5))
+    daemon.start()
+    now = job(daemon, job_id)
+    t.check("the job is there", now["state"] in ("queued", "running"), now)
+    t.equal("with its name", (now["name"], now["labels"]), ("survivor", {"a": "b"}))
+    check_nothing_lost(t, daemon, job_id, plans)
+    done = ended(daemon, job_id)
+    t.equal("goes on by itself", (done["state"], done["attempts"]), ("succeeded", 2))
+    t.check("no time given twice", done["progress"]["elapsed_s"] < 8 + 5, done["progress"])
+    check_nothing_lost(t, daemon, job_id, plans)
+    t.equal("so does the queued one", ended(daemon, queued)["state"], "succeeded")
+    before = front(daemon, job_id)
+    daemon.stop(signal.SIGKILL)
+    daemon.start()
+    t.equal("a finished result stays", front(daemon, job_id), before)
+    t.equal("and its state", job(daemon, job_id)["state"], "succeeded")
+    t.equal("stops cleanly", daemon.close(), 0)
+
+
+def test_drain(t):
+    daemon = Daemon("--workers", "1")
+    job_id = daemon.post("/optimize", job_body(8)).json["id"]
+    plans = shown(daemon, job_id)
+    start = time.time()
+    code = daemon.stop()
+    t.equal("stops cleanly", code, 0)
+    t.check("within seconds", time.time() - start < 8, time.time() - start)
+    daemon.start()
+    now = job(daemon, job_id)
+    t.check("back in the queue, or running again", now["state"] in ("queued", "running"), now)
+    t.check("the time spent is known", now["progress"]["elapsed_s"] > 0, now["progress"])
+    check_nothing_lost(t, daemon, job_id, plans)
+    done = ended(daemon, job_id)
+    t.equal("goes on by itself", done["state"], "succeeded")
+    t.check("with the time that was left", done["progress"]["elapsed_s"] < 8 + 3, done["progress"])
+    check_nothing_lost(t, daemon, job_id, plans)
+    t.equal("stops cleanly", daemon.close(), 0)
+
+
+def test_validating(t):
+    daemon = Daemon("--workers", "1")
+    pids = until(lambda: len(children(daemon, "intake")) == 2 and children(daemon, "intake"))
+    time.sleep(0.2)
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    start = time.time()
+    good = daemon.post("/optimize", {**GRAPH, "name": "slow", "labels": {"k": "v"}, "budget": {"evaluations": 20}})
+    t.equal("202 while intake is slow", (good.status, good.json["state"]), (202, "validating"))
+    t.check("after two seconds", 1.5 < time.time() - start < 6, time.time() - start)
+    bad = daemon.post("/optimize", {**GRAPH, "colour": 1})
+    third = daemon.post("/optimize", {**GRAPH, "budget": {"evaluations": 21}})
+    gone = daemon.post("/jobs/%s/cancel" % third.json["id"])
+    t.equal("cancelled while validating", gone.json["state"], "cancelled")
+    for pid in pids:
+        os.kill(pid, signal.SIGCONT)
+    done = ended(daemon, good.json["id"])
+    t.equal("becomes a job", (done["state"], done["name"], done["labels"]), ("succeeded", "slow", {"k": "v"}))
+    done = ended(daemon, bad.json["id"])
+    t.equal("a bad one fails", (done["state"], done["error"]["type"], done["error"]["pointer"]),
+            ("failed", "/errors/invalid-request", "/colour"))
+    t.equal("cancelled it stays", job(daemon, third.json["id"])["state"], "cancelled")
+    pids = children(daemon, "intake")
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    good = daemon.post("/optimize", {**GRAPH, "budget": {"evaluations": 22}})
+    t.equal("validating", good.json["state"], "validating")
+    daemon.stop(signal.SIGKILL)
+    for pid in pids:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+    daemon.start()
+    t.equal("read again after the restart", ended(daemon, good.json["id"])["state"], "succeeded")
+    t.equal("stops cleanly", daemon.close(), 0)
+
+
+tests = Tests()
+tests.run(test_worker_killed, test_worker_killed_twice, test_evaluations_start_over, test_deaths_stop_claiming,
+          test_intake_killed, test_daemon_killed, test_drain, test_validating)
+tests.end()
