@@ -1,0 +1,70 @@
+/* A search state: a scheme and a list of steps. Nothing else: instances and frees are implied.
+ *
+ * A step is a 32-bit word: three bits of kind, the rest an index. Reading a root means reading its
+ * latest instance; `compute` again makes a new instance (rematerialization); store .. free .. load
+ * is a swap. Every instance is freed after its last reader, except a stored one, whose explicit
+ * `free` says where (its place decides what waits for the copy: memory-model.md S4, S8). */
+#ifndef MG_SEARCH_STATE_H
+#define MG_SEARCH_STATE_H
+
+#include "base/digest.h"
+#include "search/scheme.h"
+
+typedef uint32_t mg_word;
+
+enum mg_word_kind { MG_WORD_COMPUTE, MG_WORD_STORE, MG_WORD_LOAD, MG_WORD_FREE, MG_WORD_BEGIN, MG_WORD_END };
+enum { MG_WORD_SHIFT = 29 };
+#define MG_WORD(kind, index) (((mg_word)(kind) << MG_WORD_SHIFT) | (mg_word)(index))
+static inline enum mg_word_kind mg_word_kind(mg_word w)
+{
+    return (enum mg_word_kind)(w >> MG_WORD_SHIFT);
+}
+static inline uint32_t mg_word_index(mg_word w)
+{
+    return w & ((1u << MG_WORD_SHIFT) - 1);
+}
+
+struct mg_list { /* growable, malloc-free: capacity is fixed by the owner */
+    mg_word *word;
+    uint32_t count, capacity;
+};
+
+struct mg_cost {
+    double latency;
+    uint64_t peak;
+    uint64_t host;
+};
+
+/* Scratch of the evaluator: sized for one problem, reused for ever. */
+struct mg_evaluator {
+    const struct mg_problem *p;
+    uint8_t *live;       /* per root */
+    uint64_t *live_at;   /* per step of the list last evaluated (capacity steps) */
+    double *ready;       /* per root: end of the load that made its instance, 0 if computed */
+    double *host_end;    /* per root: end of its store */
+    double *start;       /* per step: start time of variant 0 */
+    uint32_t *hosted;    /* per root: the round in which its host bytes were counted */
+    uint32_t host_round;
+    uint32_t step_capacity;
+    uint32_t peak_step;  /* first step at the peak */
+};
+void mg_evaluator_init(struct mg_evaluator *e, const struct mg_problem *p, struct mg_arena *arena,
+                       uint32_t step_capacity);
+
+/* Exact figures of a list (S3, S4, R2, R3), two linear passes. Fills e->live_at and e->start. */
+struct mg_cost mg_evaluate(struct mg_evaluator *e, const struct mg_scheme *l, const struct mg_list *list);
+
+/* Is every read preceded by an instance, every body whole and contiguous, every old weight read
+ * before its update? For debug builds and tests; `why` names the step. */
+enum mg_code mg_list_check(const struct mg_problem *p, const struct mg_scheme *l, const struct mg_list *list,
+                           struct mg_arena *scratch, struct mg_error *why) MG_WARN_UNUSED;
+
+/* The list of a scheme without recomputation and swaps, in the order of `order` (operators by
+ * rank; NULL: graph order) as far as the regions allow. MG_ERR_INVALID: the regions wait for each
+ * other (R10). */
+enum mg_code mg_list_from_scheme(const struct mg_problem *p, const struct mg_scheme *l, const uint32_t *rank,
+                                 struct mg_arena *scratch, struct mg_list *out, struct mg_error *why) MG_WARN_UNUSED;
+
+struct mg_hash128 mg_list_hash(const struct mg_scheme *l, const struct mg_list *list);
+
+#endif
