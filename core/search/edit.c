@@ -54,7 +54,7 @@ void mg_spans_build(struct mg_spans *s, const struct mg_problem *p, const struct
     memset(s->tail, 0xff, p->value_count * sizeof *s->tail);
     memset(s->first, 0xff, p->op_count * sizeof *s->first);
     for (uint32_t v = 0; v < p->value_count; v++)
-        if (p->value_flags[v] & MG_VALUE_INPUT)
+        if (p->value_flags[v] & MG_VALUE_INPUT && p->root_readers.start[v] < p->root_readers.start[v + 1])
             open_span(s, v, MG_NONE);
     for (uint32_t i = 0; i < list->count; i++) {
         uint32_t x = mg_word_index(list->word[i]);

@@ -359,11 +359,11 @@ static void find_defs(struct compiler *c)
     l->defs.start[p->op_count] = n;
 }
 
-static void hash_specs(struct compiler *c)
+struct mg_hash128 mg_scheme_hash(const struct mg_region *specs, uint32_t count)
 {
     struct mg_hash128 sum = {0, 0};
-    for (uint32_t r = 0; r < c->count; r++) {
-        const struct mg_region *spec = &c->specs[r];
+    for (uint32_t r = 0; r < count; r++) {
+        const struct mg_region *spec = &specs[r];
         struct mg_hash128 one = {0, 0};
         for (uint32_t i = 0; i < spec->op_count; i++) {
             uint64_t words[3] = {spec->ops[i].op, spec->ops[i].axis, (uint64_t)spec->ops[i].scale};
@@ -372,7 +372,7 @@ static void hash_specs(struct compiler *c)
         uint64_t words[4] = {one.lo, one.hi, (uint64_t)spec->length, spec->parts};
         sum = mg_hash_add(sum, mg_hash_words(words, 4));
     }
-    c->l->hash = sum;
+    return sum;
 }
 
 static void copy_specs(struct compiler *c)
@@ -453,7 +453,7 @@ enum mg_code mg_scheme_build(struct mg_problem *p, const struct mg_region *specs
             price_copies(&c, v);
     find_inputs(&c);
     find_defs(&c);
-    hash_specs(&c);
+    c.l->hash = mg_scheme_hash(specs, count);
     *out = c.l;
     return MG_OK;
 }

@@ -46,4 +46,7 @@ struct mg_scheme {
 enum mg_code mg_scheme_build(struct mg_problem *p, const struct mg_region *specs, uint32_t count,
                              struct mg_arena *arena, struct mg_scheme **out, struct mg_error *why) MG_WARN_UNUSED;
 
+/* The identity of a set of regions, whatever their order (hash of the scheme built from them). */
+struct mg_hash128 mg_scheme_hash(const struct mg_region *specs, uint32_t count);
+
 #endif

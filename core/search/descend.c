@@ -1,0 +1,241 @@
+/* Greedy descent: while the peak is above the target, edit what is alive across the peak step.
+ *
+ * Each gap across the peak offers a recomputation and a swap. Their gain is the drop of the *excess*
+ * (the area of live bytes above the target, over steps), their price the added latency. Both are
+ * estimated for all gaps, and measured exactly for the few with the best estimates. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "search/searcher.h"
+
+enum { TRIES = 6, CANDIDATES_MAX = 512 };
+
+struct candidate {
+    uint32_t gap;
+    bool swaps;
+    double score; /* estimated bytes * steps per second */
+    double seconds;
+};
+
+static double excess_of(const uint64_t *live, uint32_t count, uint64_t target)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < count; i++)
+        if (live[i] > target)
+            sum += (double)(live[i] - target);
+    return sum;
+}
+
+/* What freeing `bytes` over the gap takes from the excess. */
+static double gap_gain(const struct mg_searcher *s, const struct mg_descent *d, const struct mg_gap *gap)
+{
+    uint64_t bytes = d->scheme->bytes[gap->root];
+    double sum = 0;
+    for (uint32_t i = gap->before == MG_NONE ? 0 : gap->before + 1; i < gap->after; i++)
+        if (s->live[i] > d->target) {
+            uint64_t over = s->live[i] - d->target;
+            sum += (double)(over < bytes ? over : bytes);
+        }
+    return sum;
+}
+
+/* Share of the link that the list leaves idle: copies are free as long as it lasts. */
+static double link_slack(const struct mg_searcher *s, const struct mg_descent *d)
+{
+    const struct mg_scheme *l = d->scheme;
+    double busy = 0;
+    for (uint32_t i = 0; i < d->list->count; i++) {
+        uint32_t x = mg_word_index(d->list->word[i]);
+        if (mg_word_kind(d->list->word[i]) != MG_WORD_LOAD)
+            continue;
+        uint32_t parts = l->home[x] == MG_NONE ? 1 : l->regions[l->home[x]].parts;
+        busy += parts * l->load_s[0][x];
+    }
+    (void)s;
+    double slack = d->cost.latency - busy;
+    return slack > 0 ? slack : 0;
+}
+
+static double swap_seconds(const struct mg_descent *d, uint32_t root, double slack)
+{
+    const struct mg_scheme *l = d->scheme;
+    uint32_t parts = l->home[root] == MG_NONE ? 1 : l->regions[l->home[root]].parts;
+    double copy = parts * (l->load_s[0][root] + l->store_s[0][root]);
+    return copy < slack ? 0.02 * copy : copy;
+}
+
+static bool may_swap(const struct mg_searcher *s, const struct mg_descent *d, uint32_t root)
+{
+    const struct mg_problem *p = s->p;
+    mg_op maker = p->g->values[root].producer;
+    if (!(s->options->techniques & MG_TECHNIQUE_SWAP) || d->scheme->is_region_output[root])
+        return false;
+    if (d->scheme->home[root] != MG_NONE && d->scheme->regions[d->scheme->home[root]].depth > 0)
+        return false;
+    return maker == MG_NONE || !(p->forbidden[maker] & MG_TECHNIQUE_SWAP);
+}
+
+static void add_candidate(struct candidate *list, uint32_t *count, struct candidate c)
+{
+    if (*count < CANDIDATES_MAX)
+        list[(*count)++] = c;
+}
+
+static uint32_t find_candidates(struct mg_searcher *s, const struct mg_descent *d, uint32_t gaps,
+                                struct candidate *list)
+{
+    const double floor_seconds = 1e-5 * s->original.latency;
+    double slack = link_slack(s, d);
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < gaps; i++) {
+        double gain = gap_gain(s, d, &s->gaps[i]);
+        struct mg_chain chain;
+        if (gain <= 0)
+            continue;
+        if (s->options->techniques & MG_TECHNIQUE_REMAT && mg_chain_find(&s->spans, s->p, d->scheme, &s->gaps[i], &chain))
+            add_candidate(list, &count, (struct candidate){i, false, gain / (chain.seconds + floor_seconds), chain.seconds});
+        if (may_swap(s, d, s->gaps[i].root)) {
+            double seconds = swap_seconds(d, s->gaps[i].root, slack);
+            add_candidate(list, &count, (struct candidate){i, true, gain / (seconds + floor_seconds), seconds});
+        }
+    }
+    return count;
+}
+
+static int by_score(const void *a, const void *b)
+{
+    const struct candidate *x = a, *y = b;
+    if (x->score != y->score)
+        return x->score < y->score ? 1 : -1;
+    if (x->gap != y->gap)
+        return x->gap < y->gap ? -1 : 1;
+    return (int)x->swaps - (int)y->swaps;
+}
+
+static bool make_edit(struct mg_searcher *s, const struct mg_descent *d, const struct candidate *c,
+                      struct mg_list *out)
+{
+    const struct mg_gap *gap = &s->gaps[c->gap];
+    struct mg_chain chain;
+    if (c->swaps)
+        return mg_edit_swap(&s->spans, d->list, gap, out);
+    return mg_chain_find(&s->spans, s->p, d->scheme, gap, &chain) && mg_edit_remat(d->list, gap, &chain, out);
+}
+
+/* Measures the best candidates exactly and steps to the best of them. */
+static bool step(struct mg_searcher *s, struct mg_descent *d, double *excess)
+{
+    const double floor_seconds = 1e-5 * s->original.latency;
+    struct candidate list[CANDIDATES_MAX];
+    mg_spans_build(&s->spans, s->p, d->scheme, d->list);
+    uint32_t peak_step = 0, tries = 0, measured = 0;
+    for (uint32_t i = 0; i < d->list->count; i++)
+        if (s->live[i] > s->live[peak_step])
+            peak_step = i;
+    uint32_t gaps = mg_gaps_at(&s->spans, s->p, d->scheme, d->list, peak_step, s->scratch, s->gaps);
+    uint32_t count = find_candidates(s, d, gaps, list);
+    qsort(list, count, sizeof *list, by_score);
+    double best_score = 0, best_excess = 0;
+    struct mg_cost best_cost = d->cost;
+    uint32_t skip = d->noise ? (uint32_t)mg_rng_below(&s->rng, d->noise + 1) : 0;
+    for (uint32_t i = 0; i < count && tries < TRIES + skip && !s->stop; i++) {
+        if (!make_edit(s, d, &list[i], &s->trial))
+            continue;
+        tries++;
+        struct mg_cost cost = mg_searcher_try(s, d->scheme, &s->trial);
+        double left = excess_of(s->evaluator.live_at, s->trial.count, d->target);
+        double added = cost.latency - d->cost.latency;
+        double score = (*excess - left) / ((added > 0 ? added : 0) + floor_seconds);
+        if (cost.latency > d->latency_cap || left >= *excess)
+            continue;
+        if (d->noise)
+            score *= 1.0 - 0.3 * mg_rng_unit(&s->rng);
+        measured++;
+        if (score > best_score) {
+            best_score = score;
+            best_excess = left;
+            best_cost = cost;
+            mg_list_copy(&s->best, &s->trial);
+            memcpy(s->best_live, s->evaluator.live_at, s->trial.count * sizeof *s->best_live);
+        }
+    }
+    if (measured == 0)
+        return false;
+    mg_list_copy(d->list, &s->best);
+    memcpy(s->live, s->best_live, s->best.count * sizeof *s->live);
+    d->cost = best_cost;
+    *excess = best_excess;
+    return true;
+}
+
+bool mg_descend(struct mg_searcher *s, struct mg_descent *d)
+{
+    d->cost = mg_evaluate(&s->evaluator, d->scheme, d->list);
+    memcpy(s->live, s->evaluator.live_at, d->list->count * sizeof *s->live);
+    double excess = excess_of(s->live, d->list->count, d->target);
+    while (d->cost.peak > d->target && !s->stop)
+        if (!step(s, d, &excess))
+            return false;
+    return d->cost.peak <= d->target;
+}
+
+/* ---- taking back ---- */
+
+struct undoable {
+    uint32_t step;
+    double seconds;
+};
+
+static int by_seconds(const void *a, const void *b)
+{
+    const struct undoable *x = a, *y = b;
+    if (x->seconds != y->seconds)
+        return x->seconds < y->seconds ? 1 : -1;
+    return x->step < y->step ? 1 : -1;
+}
+
+static uint32_t find_undoable(struct mg_searcher *s, const struct mg_descent *d, struct undoable *list)
+{
+    const struct mg_scheme *l = d->scheme;
+    uint8_t *ran = MG_NEW_ARRAY(s->scratch, uint8_t, s->p->op_count);
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < d->list->count; i++) {
+        uint32_t x = mg_word_index(d->list->word[i]);
+        if (mg_word_kind(d->list->word[i]) == MG_WORD_COMPUTE) {
+            if (ran[x])
+                list[count++] = (struct undoable){i, l->seconds[0][x] + l->rest[0][x] + l->others[x]};
+            ran[x] = 1;
+        } else if (mg_word_kind(d->list->word[i]) == MG_WORD_LOAD) {
+            list[count++] = (struct undoable){i, 0};
+        }
+    }
+    return count;
+}
+
+void mg_polish(struct mg_searcher *s, struct mg_descent *d, uint64_t cap)
+{
+    struct mg_arena_mark mark = mg_arena_mark(s->scratch);
+    struct undoable *list = MG_NEW_ARRAY(s->scratch, struct undoable, d->list->count);
+    uint32_t count = find_undoable(s, d, list), from = 0;
+    struct mg_error why;
+    qsort(list, count, sizeof *list, by_seconds);
+    while (from < count && !s->stop) {
+        uint32_t undone = MG_NONE;
+        if (mg_edit_undo(d->list, list[from].step, &s->trial) &&
+            mg_list_check(s->p, d->scheme, &s->trial, s->scratch, &why) == MG_OK) {
+            struct mg_cost cost = mg_searcher_try(s, d->scheme, &s->trial);
+            if (cost.peak <= cap && cost.latency <= d->cost.latency) {
+                d->cost = cost;
+                mg_list_copy(d->list, &s->trial);
+                undone = from;
+            }
+        }
+        from++;
+        if (undone != MG_NONE) { /* steps have moved: list the rest anew, keep the place in the ranking */
+            count = find_undoable(s, d, list);
+            qsort(list, count, sizeof *list, by_seconds);
+            from = from > 1 ? from - 1 : 0;
+        }
+    }
+    mg_arena_rewind(s->scratch, mark);
+}

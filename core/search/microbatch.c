@@ -1,0 +1,42 @@
+#include "search/microbatch.h"
+
+/* Operators of the batch component that have exactly one axis in it. */
+static uint32_t batch_operators(struct mg_searcher *s, uint32_t component, mg_op *ops)
+{
+    const struct mg_dimensions *d = s->dimensions;
+    uint32_t count = 0;
+    for (uint32_t i = d->ops.start[component]; i < d->ops.start[component + 1]; i++)
+        if (mg_dimensions_axis(d, d->ops.item[i], component) != MG_NONE)
+            ops[count++] = d->ops.item[i];
+    return count;
+}
+
+bool mg_microbatch_region(struct mg_searcher *s, struct mg_region *out, struct mg_error *why)
+{
+    uint32_t component = mg_dimensions_batch(s->dimensions, s->p->g);
+    if (component == MG_NONE) {
+        (void)!mg_fail(why, MG_ERR_INVALID, "", "no input has a batch dimension");
+        return false;
+    }
+    mg_op *ops = MG_NEW_ARRAY(s->arena, mg_op, s->p->op_count);
+    uint32_t count = batch_operators(s, component, ops);
+    if (!mg_dimensions_region(s->dimensions, s->p->g, component, ops, count, s->arena, out)) {
+        (void)!mg_fail(why, MG_ERR_INVALID, "", "the batch dimension cannot be split");
+        return false;
+    }
+    return mg_searcher_scheme(s, out, 1, why) != NULL;
+}
+
+uint32_t mg_part_counts(int64_t length, uint32_t counts[MG_PARTS_MAX])
+{
+    uint32_t n = 0;
+    for (int64_t c = 2; c <= length && n < MG_PARTS_MAX; c++) {
+        bool small = c <= 8 || c == 10 || c == 12;
+        int64_t power = c;
+        while (power % 2 == 0)
+            power /= 2;
+        if (small || power == 1 || power == 3 || length % c == 0)
+            counts[n++] = (uint32_t)c;
+    }
+    return n;
+}

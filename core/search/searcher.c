@@ -1,0 +1,63 @@
+#include "search/searcher.h"
+
+#include <string.h>
+
+struct mg_list mg_list_new(struct mg_arena *arena, uint32_t capacity)
+{
+    return (struct mg_list){MG_NEW_ARRAY(arena, mg_word, capacity), 0, capacity};
+}
+
+void mg_list_copy(struct mg_list *to, const struct mg_list *from)
+{
+    memcpy(to->word, from->word, from->count * sizeof *to->word);
+    to->count = from->count;
+}
+
+/* The clock is read every few evaluations; it only raises the flag. */
+static void look_at_budget(struct mg_searcher *s)
+{
+    const struct mg_search_options *o = s->options;
+    if (o->max_evaluations && s->evaluations >= o->max_evaluations) {
+        s->stop = true;
+        s->stopped_by = MG_STOPPED_EVALUATIONS;
+    }
+    if (s->evaluations < s->next_look)
+        return;
+    s->next_look = s->evaluations + 64;
+    if (s->observer->cancelled && s->observer->cancelled(s->observer->context)) {
+        s->stop = true;
+        s->stopped_by = MG_STOPPED_CANCELLED;
+    } else if (o->max_seconds > 0 && s->observer->now(s->observer->context) - s->started >= o->max_seconds) {
+        s->stop = true;
+        s->stopped_by = MG_STOPPED_SECONDS;
+    }
+    mg_searcher_report(s);
+}
+
+struct mg_cost mg_searcher_try(struct mg_searcher *s, const struct mg_scheme *l, struct mg_list *list)
+{
+    mg_edit_place_copies(&s->evaluator, l, list, s->scratch);
+    struct mg_cost cost = mg_evaluate(&s->evaluator, l, list);
+    s->evaluations++;
+    if (!s->options->host_memory || cost.host <= s->options->host_memory)
+        mg_archive_offer(&s->archive, &s->pool, l, list, cost);
+    look_at_budget(s);
+    return cost;
+}
+
+const struct mg_scheme *mg_searcher_scheme(struct mg_searcher *s, const struct mg_region *specs, uint32_t count,
+                                           struct mg_error *why)
+{
+    struct mg_scheme *scheme;
+    struct mg_error ignored;
+    struct mg_hash128 hash = mg_scheme_hash(specs, count);
+    for (uint32_t i = 0; i < s->scheme_count; i++)
+        if (s->schemes[i]->hash.lo == hash.lo && s->schemes[i]->hash.hi == hash.hi)
+            return s->schemes[i];
+    if (mg_scheme_build(s->p, specs, count, s->arena, &scheme, why ? why : &ignored) != MG_OK)
+        return NULL;
+    size_t used = s->scheme_count;
+    *MG_PUSH(s->arena, s->schemes, used, s->scheme_capacity) = scheme;
+    s->scheme_count = (uint32_t)used;
+    return scheme;
+}

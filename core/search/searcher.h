@@ -1,0 +1,65 @@
+/* What all parts of one search share: problem, evaluator, archive, budget. */
+#ifndef MG_SEARCH_SEARCHER_H
+#define MG_SEARCH_SEARCHER_H
+
+#include "search/archive.h"
+#include "search/dimension.h"
+#include "search/edit.h"
+
+struct mg_searcher {
+    const struct mg_search_options *options;
+    const struct mg_observer *observer;
+    struct mg_problem *p;
+    struct mg_dimensions *dimensions;
+    struct mg_arena *arena;   /* lives as long as the search */
+    struct mg_arena *scratch; /* rewound by whoever takes from it */
+    struct mg_evaluator evaluator;
+    struct mg_spans spans;
+    struct mg_gap *gaps;
+    struct mg_archive archive;
+    struct mg_pool pool;
+    struct mg_rng rng;
+    struct mg_cost original;
+    uint64_t evaluations;
+    uint64_t next_look; /* evaluations at which the clock is read again */
+    double started, last_report;
+    bool stop;
+    enum mg_stopped_by stopped_by;
+    uint64_t *live; /* live bytes per step of the list that a descent stands on */
+    struct mg_list trial, best;
+    uint64_t *best_live;
+    struct mg_scheme **schemes; /* all that were built */
+    uint32_t scheme_count;
+    size_t scheme_capacity;
+};
+
+/* Places copies, evaluates, offers to the archive. Counts one evaluation. */
+struct mg_cost mg_searcher_try(struct mg_searcher *s, const struct mg_scheme *l, struct mg_list *list);
+
+/* The scheme of these regions, built once; NULL if they are not legal (then *why says so, if given). */
+const struct mg_scheme *mg_searcher_scheme(struct mg_searcher *s, const struct mg_region *specs, uint32_t count,
+                                           struct mg_error *why);
+
+/* Tells the observer how far the search is (at most every quarter of a second). */
+void mg_searcher_report(struct mg_searcher *s);
+
+struct mg_list mg_list_new(struct mg_arena *arena, uint32_t capacity);
+void mg_list_copy(struct mg_list *to, const struct mg_list *from);
+
+/* ---- descent: edits that bring the peak of a list down to `target` (descend.c) ---- */
+struct mg_descent {
+    const struct mg_scheme *scheme;
+    struct mg_list *list; /* in and out */
+    struct mg_cost cost;  /* of list, in and out */
+    uint64_t target;      /* bytes */
+    double latency_cap;   /* give up beyond it */
+    uint32_t noise;       /* 0: always the best of the tried edits; n: one of the best n + 1 */
+};
+/* True if the target was reached. Every list on the way is offered to the archive. */
+bool mg_descend(struct mg_searcher *s, struct mg_descent *d);
+
+/* Takes back recomputations and swaps that the peak does not need: latency falls, the peak stays at
+ * most `cap`. */
+void mg_polish(struct mg_searcher *s, struct mg_descent *d, uint64_t cap);
+
+#endif
