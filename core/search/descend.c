@@ -216,13 +216,16 @@ void mg_polish(struct mg_searcher *s, struct mg_descent *d, uint64_t cap)
 {
     struct mg_arena_mark mark = mg_arena_mark(s->scratch);
     struct undoable *list = MG_NEW_ARRAY(s->scratch, struct undoable, d->list->count);
+    uint8_t *undo = MG_NEW_ARRAY(s->scratch, uint8_t, d->list->count);
     uint32_t count = find_undoable(s, d, list), from = 0;
     struct mg_error why;
     qsort(list, count, sizeof *list, by_seconds);
     while (from < count && !s->stop) {
         uint32_t undone = MG_NONE;
-        if (mg_edit_undo(d->list, list[from].step, &s->trial) &&
-            mg_list_check(s->p, d->scheme, &s->trial, s->scratch, &why) == MG_OK) {
+        memset(undo, 0, d->list->count);
+        undo[list[from].step] = 1;
+        mg_edit_undo(s->p, d->list, undo, s->scratch, &s->trial);
+        if (mg_list_check(s->p, d->scheme, &s->trial, s->scratch, &why) == MG_OK) {
             struct mg_cost cost = mg_searcher_try(s, d->scheme, &s->trial);
             if (cost.peak <= cap && cost.latency <= d->cost.latency) {
                 d->cost = cost;

@@ -314,26 +314,28 @@ bool mg_edit_swap(const struct mg_spans *s, const struct mg_list *list, const st
     return true;
 }
 
-bool mg_edit_undo(const struct mg_list *list, uint32_t step, struct mg_list *out)
+/* A load takes the free before it along, and the store too when no load of it is left. */
+void mg_edit_undo(const struct mg_problem *p, const struct mg_list *list, uint8_t *undo, struct mg_arena *scratch,
+                  struct mg_list *out)
 {
-    uint32_t root = mg_word_index(list->word[step]), drop_free = MG_NONE, drop_store = MG_NONE, n = 0;
-    if (list->count > out->capacity)
-        return false;
-    if (mg_word_kind(list->word[step]) == MG_WORD_LOAD) {
-        uint32_t loads = 0;
-        for (uint32_t i = 0; i < list->count; i++) {
-            if (i < step && list->word[i] == MG_WORD(MG_WORD_FREE, root))
-                drop_free = i;
-            if (list->word[i] == MG_WORD(MG_WORD_STORE, root))
-                drop_store = i;
-            loads += list->word[i] == MG_WORD(MG_WORD_LOAD, root);
+    struct mg_arena_mark mark = mg_arena_mark(scratch);
+    uint32_t *last_free = MG_NEW_ARRAY(scratch, uint32_t, p->value_count);
+    uint32_t *kept = MG_NEW_ARRAY(scratch, uint32_t, p->value_count);
+    for (uint32_t i = 0; i < list->count; i++) {
+        uint32_t root = mg_word_index(list->word[i]);
+        if (mg_word_kind(list->word[i]) == MG_WORD_FREE) {
+            last_free[root] = i;
+        } else if (mg_word_kind(list->word[i]) == MG_WORD_LOAD) {
+            kept[root] += !undo[i];
+            if (undo[i])
+                undo[last_free[root]] = 1;
         }
-        if (loads > 1)
-            drop_store = MG_NONE;
     }
-    for (uint32_t i = 0; i < list->count; i++)
-        if (i != step && i != drop_free && i != drop_store)
-            out->word[n++] = list->word[i];
-    out->count = n;
-    return true;
+    out->count = 0;
+    for (uint32_t i = 0; i < list->count; i++) {
+        mg_word word = list->word[i];
+        if (!undo[i] && (mg_word_kind(word) != MG_WORD_STORE || kept[mg_word_index(word)]))
+            out->word[out->count++] = word;
+    }
+    mg_arena_rewind(scratch, mark);
 }

@@ -53,8 +53,10 @@ bool mg_chain_find(const struct mg_spans *s, const struct mg_problem *p, const s
 bool mg_edit_remat(const struct mg_list *list, const struct mg_gap *gap, const struct mg_chain *chain,
                    struct mg_list *out);
 bool mg_edit_swap(const struct mg_spans *s, const struct mg_list *list, const struct mg_gap *gap, struct mg_list *out);
-/* Takes back the recomputation at `step`, or the swap whose load stands at `step`. */
-bool mg_edit_undo(const struct mg_list *list, uint32_t step, struct mg_list *out);
+/* Takes back the marked recomputations and the swaps whose loads are marked. `undo`: one byte per
+ * step, overwritten. The result may be illegal (mg_list_check). */
+void mg_edit_undo(const struct mg_problem *p, const struct mg_list *list, uint8_t *undo, struct mg_arena *scratch,
+                  struct mg_list *out);
 
 /* Moves every free of a stored instance and every load to its place by S8, in the time of a run
  * that never waits. Scratch memory is rewound. */

@@ -20,6 +20,7 @@ struct mg_searcher {
     struct mg_pool pool;
     struct mg_rng rng;
     struct mg_cost original;
+    uint64_t original_arena;
     uint64_t evaluations;
     uint64_t next_look; /* evaluations at which the clock is read again */
     double started, last_report;

@@ -1,0 +1,257 @@
+#include "search/front.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "search/microbatch.h"
+#include "search/publish.h"
+
+static const double latency_targets[] = {1.00, 1.02, 1.05, 1.10, 1.20, 1.50};
+static const double memory_targets[] = {0.8, 0.6, 0.4, 0.3, 0.2, 0.1};
+
+static uint64_t memory_limit(const struct mg_searcher *s)
+{
+    const struct mg_search_options *o = s->options;
+    if (o->memory_ratio > 0)
+        return (uint64_t)(o->memory_ratio * (double)s->original.peak);
+    return o->memory_limit;
+}
+
+static double latency_limit(const struct mg_searcher *s)
+{
+    const struct mg_search_options *o = s->options;
+    if (o->latency_ratio > 0)
+        return o->latency_ratio * s->original.latency;
+    return o->latency_limit;
+}
+
+uint32_t mg_targets(const struct mg_searcher *s, struct mg_target out[MG_TARGETS_MAX])
+{
+    uint64_t memory = memory_limit(s);
+    double latency = latency_limit(s);
+    if (memory || latency > 0) {
+        out[0] = (struct mg_target){memory ? 0 : latency, memory};
+        return 1;
+    }
+    uint32_t n = 0;
+    for (size_t i = 0; i < sizeof latency_targets / sizeof *latency_targets; i++) {
+        out[n++] = (struct mg_target){latency_targets[i] * s->original.latency, 0};
+        out[n++] = (struct mg_target){0, (uint64_t)(memory_targets[i] * (double)s->original.peak)};
+    }
+    return n;
+}
+
+struct mg_state *mg_front_best(const struct mg_searcher *s)
+{
+    const struct mg_archive *a = &s->archive;
+    uint64_t memory = memory_limit(s);
+    double latency = latency_limit(s);
+    struct mg_state *best;
+    if (memory) {
+        best = mg_archive_under(a, memory);
+        return best ? best : a->state[a->count - 1];
+    }
+    best = mg_archive_within(a, latency > 0 ? latency : 1.10 * s->original.latency);
+    return best ? best : a->state[0];
+}
+
+bool mg_front_meets(const struct mg_searcher *s, const struct mg_figures *figures)
+{
+    const struct mg_search_options *o = s->options;
+    double latency = latency_limit(s);
+    if (o->memory_ratio > 0 && figures->peak_bytes > memory_limit(s))
+        return false;
+    if (o->memory_limit && figures->arena_bytes > o->memory_limit)
+        return false;
+    return latency <= 0 || figures->latency_s <= latency;
+}
+
+/* ---- points ---- */
+
+enum mg_code mg_front_point(struct mg_searcher *s, const struct mg_plan *plan, uint32_t techniques,
+                            struct mg_point *out, struct mg_error *err)
+{
+    struct mg_verdict verdict;
+    struct mg_arena_mark mark = mg_arena_mark(s->scratch);
+    enum mg_code code = mg_plan_check(s->p->g, plan, s->scratch, &verdict, err);
+    if (code == MG_OK && !verdict.accepted) {
+        if (s->observer->rejected)
+            s->observer->rejected(s->observer->context, plan, &verdict);
+        code = mg_fail(err, MG_ERR_REJECTED, "", "checker refused step %u: %s: %s", verdict.step, verdict.reason,
+                       verdict.message);
+    }
+    mg_arena_rewind(s->scratch, mark);
+    if (code != MG_OK)
+        return code;
+    *out = (struct mg_point){.figures = plan->figures, .techniques = techniques, .plan = plan};
+    return mg_plan_id(s->p->g, plan, out->id, err);
+}
+
+enum mg_code mg_front_publish(struct mg_searcher *s, const struct mg_state *state, struct mg_point *out,
+                              struct mg_error *err)
+{
+    struct mg_figures original = {s->original.latency, s->original.peak, s->original_arena, 0};
+    struct mg_plan *plan;
+    enum mg_code code = mg_publish(s->p, state->scheme, &state->list, s->options->numerics, &original, s->arena, &plan,
+                                   err);
+    if (code != MG_OK)
+        return code;
+    return mg_front_point(s, plan, mg_list_techniques(s->p, state->scheme, &state->list, s->scratch), out, err);
+}
+
+/* ---- thinning ---- */
+
+/* Marks the states to publish: extremes, the best of each target, then the points that stand farthest
+ * from their neighbours, down to steps of 0.5 % in either figure. */
+static uint32_t thin(const struct mg_searcher *s, uint8_t *keep)
+{
+    const struct mg_archive *a = &s->archive;
+    struct mg_target target[MG_TARGETS_MAX];
+    uint32_t n = mg_targets(s, target), kept = 0;
+    memset(keep, 0, a->count);
+    keep[0] = keep[a->count - 1] = 1;
+    const struct mg_state *best = mg_front_best(s);
+    for (uint32_t i = 0; i < a->count; i++) {
+        keep[i] |= a->state[i] == best;
+        for (uint32_t t = 0; t < n; t++)
+            keep[i] |= a->state[i] == (target[t].latency > 0 ? mg_archive_within(a, target[t].latency)
+                                                              : mg_archive_under(a, target[t].peak));
+    }
+    for (uint32_t i = 0; i < a->count; i++)
+        kept += keep[i];
+    for (double gap = 0.08; gap > 0.004; gap *= 0.7071067811865476) {
+        const struct mg_state *last = a->state[0];
+        for (uint32_t i = 1; i < a->count && kept < MG_FRONT_MAX; i++) {
+            const struct mg_state *x = a->state[i];
+            bool far = x->cost.latency > last->cost.latency * (1 + gap) ||
+                       (double)x->cost.peak < (double)last->cost.peak * (1 - gap);
+            if (far && !keep[i]) {
+                keep[i] = 1;
+                kept++;
+            }
+            if (keep[i])
+                last = x;
+        }
+    }
+    return kept;
+}
+
+static bool publish_one(struct mg_searcher *s, struct mg_front *front, struct mg_state *state, struct mg_point *point)
+{
+    struct mg_error err;
+    if (mg_front_publish(s, state, point, &err) == MG_OK) {
+        front->accepted++;
+        state->published = true;
+        return true;
+    }
+    front->rejected++;
+    return false;
+}
+
+void mg_front_update(struct mg_searcher *s, struct mg_front *front)
+{
+    double now = s->observer->now(s->observer->context) - s->started;
+    if (!s->observer->plan || now - front->last_published < 2.0)
+        return;
+    uint8_t keep[MG_ARCHIVE_MAX + 1];
+    struct mg_arena_mark mark = mg_arena_mark(s->scratch);
+    thin(s, keep);
+    struct mg_arena *arena = s->arena;
+    for (uint32_t i = 0; i < s->archive.count; i++) {
+        struct mg_state *state = s->archive.state[i];
+        struct mg_point point;
+        if (!keep[i] || state->published)
+            continue;
+        s->arena = s->scratch; /* the observer keeps nothing: the plan may go */
+        bool ok = publish_one(s, front, state, &point);
+        s->arena = arena;
+        if (ok)
+            s->observer->plan(s->observer->context, &point);
+        mg_arena_rewind(s->scratch, mark);
+    }
+    front->last_published = s->observer->now(s->observer->context) - s->started;
+}
+
+static uint32_t find_best(const struct mg_searcher *s, const struct mg_search_result *out)
+{
+    uint32_t best = out->front_count;
+    bool memory_steers = s->options->memory_limit || s->options->memory_ratio > 0;
+    bool limited = memory_steers || s->options->latency_limit > 0 || s->options->latency_ratio > 0;
+    for (uint32_t i = 0; i < out->front_count; i++) {
+        bool fits = limited ? mg_front_meets(s, &out->front[i].figures)
+                            : out->front[i].figures.latency_s <= 1.10 * s->original.latency;
+        if (fits && (best == out->front_count || !memory_steers))
+            best = i;
+    }
+    if (best < out->front_count)
+        return best;
+    return memory_steers && out->front_count ? out->front_count - 1 : 0;
+}
+
+enum mg_code mg_front_finish(struct mg_searcher *s, struct mg_front *front, struct mg_search_result *out,
+                             struct mg_error *err)
+{
+    uint8_t keep[MG_ARCHIVE_MAX + 1];
+    uint32_t kept = thin(s, keep);
+    (void)err;
+    out->front = MG_NEW_ARRAY(s->arena, struct mg_point, kept + 1);
+    for (uint32_t i = 0; i < s->archive.count; i++) {
+        struct mg_state *state = s->archive.state[i];
+        bool known = state->published;
+        if (!keep[i] || !publish_one(s, front, state, &out->front[out->front_count]))
+            continue;
+        if (!known && s->observer->plan)
+            s->observer->plan(s->observer->context, &out->front[out->front_count]);
+        out->front_count++;
+    }
+    out->best = find_best(s, out);
+    out->accepted = front->accepted;
+    out->rejected = front->rejected;
+    return MG_OK;
+}
+
+/* ---- baselines ---- */
+
+static int by_latency(const void *a, const void *b)
+{
+    const struct mg_point *x = a, *y = b;
+    if (x->figures.latency_s != y->figures.latency_s)
+        return x->figures.latency_s < y->figures.latency_s ? -1 : 1;
+    return strcmp(x->id, y->id);
+}
+
+static void microbatch_baseline(struct mg_searcher *s, struct mg_baseline_result *out)
+{
+    struct mg_region region;
+    struct mg_error why;
+    out->name = "microbatch";
+    if (!mg_microbatch_region(s, &region, &why)) {
+        out->not_applicable = mg_arena_strdup(s->arena, why.message);
+        return;
+    }
+    uint32_t counts[MG_PARTS_MAX], n = mg_part_counts(region.length, counts);
+    struct mg_list list = mg_list_new(s->arena, s->pool.capacity);
+    out->points = MG_NEW_ARRAY(s->arena, struct mg_point, n);
+    for (uint32_t i = 0; i < n; i++) {
+        region.parts = counts[i];
+        const struct mg_scheme *scheme = mg_searcher_scheme(s, &region, 1, &why);
+        struct mg_error err;
+        if (!scheme || mg_list_from_scheme(s->p, scheme, NULL, s->scratch, &list, &err) != MG_OK)
+            continue;
+        struct mg_state state = {.scheme = scheme, .list = list};
+        state.cost = mg_evaluate(&s->evaluator, scheme, &list);
+        if (mg_front_publish(s, &state, &out->points[out->point_count], &err) == MG_OK)
+            out->point_count++;
+    }
+    qsort(out->points, out->point_count, sizeof *out->points, by_latency);
+}
+
+enum mg_code mg_front_baselines(struct mg_searcher *s, struct mg_search_result *out, struct mg_error *err)
+{
+    (void)err;
+    out->baselines = MG_NEW_ARRAY(s->arena, struct mg_baseline_result, 2);
+    microbatch_baseline(s, &out->baselines[out->baseline_count++]);
+    for (uint32_t i = 0; i < out->baseline_count && s->observer->baseline; i++)
+        s->observer->baseline(s->observer->context, &out->baselines[i]);
+    return MG_OK;
+}

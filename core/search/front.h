@@ -1,0 +1,41 @@
+/* The published side of the archive: which states become plans, checked before anyone sees them. */
+#ifndef MG_SEARCH_FRONT_H
+#define MG_SEARCH_FRONT_H
+
+#include "search/searcher.h"
+
+enum { MG_FRONT_MAX = 64 };
+
+struct mg_front {
+    double last_published; /* seconds since the start of the search */
+    uint64_t accepted, rejected;
+};
+
+/* Targets between which a search without a limit divides its time (search.md 7). */
+struct mg_target {
+    double latency; /* at most so many seconds, or 0 */
+    uint64_t peak;  /* at most so many bytes, or 0 */
+};
+enum { MG_TARGETS_MAX = 16 };
+uint32_t mg_targets(const struct mg_searcher *s, struct mg_target out[MG_TARGETS_MAX]);
+
+/* The best state for the limit asked for (api.md, `best`). */
+struct mg_state *mg_front_best(const struct mg_searcher *s);
+bool mg_front_meets(const struct mg_searcher *s, const struct mg_figures *figures);
+
+/* Checks a plan and makes a point of it. MG_ERR_REJECTED: the checker refused (observer told). */
+enum mg_code mg_front_point(struct mg_searcher *s, const struct mg_plan *plan, uint32_t techniques,
+                            struct mg_point *out, struct mg_error *err) MG_WARN_UNUSED;
+/* Publishes a state. Memory of the plan is in s->arena. */
+enum mg_code mg_front_publish(struct mg_searcher *s, const struct mg_state *state, struct mg_point *out,
+                              struct mg_error *err) MG_WARN_UNUSED;
+/* Tells the observer of new points, at most every two seconds. */
+void mg_front_update(struct mg_searcher *s, struct mg_front *front);
+/* The thinned, checked front of the result. */
+enum mg_code mg_front_finish(struct mg_searcher *s, struct mg_front *front, struct mg_search_result *out,
+                             struct mg_error *err) MG_WARN_UNUSED;
+/* Baselines: evaluated, published, told. */
+enum mg_code mg_front_baselines(struct mg_searcher *s, struct mg_search_result *out,
+                                struct mg_error *err) MG_WARN_UNUSED;
+
+#endif
