@@ -41,9 +41,24 @@ static void number_nodes(struct mg_dimensions *d, const struct mg_graph *g, stru
     d->value_start[g->value_count] = n;
 }
 
-static void join_axes(const struct mg_dimensions *d, const struct mg_graph *g, uint32_t *parent)
+struct joiner {
+    const struct mg_dimensions *d;
+    uint32_t *parent;
+    uint32_t dims; /* first dimension node */
+};
+
+static void join_uses(const struct joiner *j, uint32_t axis_node, const struct mg_axis_use *use, const mg_value *value,
+                      uint32_t count)
 {
-    uint32_t base = d->axis_start[g->op_count];
+    for (uint32_t k = 0; k < count; k++) {
+        int32_t dim = use[k].dim;
+        if (dim >= 0)
+            unite(j->parent, axis_node, j->dims + j->d->value_start[value[k]] + (uint32_t)dim);
+    }
+}
+
+static void join_axes(const struct joiner *j, const struct mg_graph *g)
+{
     for (uint32_t o = 0; o < g->op_count; o++) {
         const struct mg_op_info *op = &g->ops[o];
         uint32_t count;
@@ -51,13 +66,8 @@ static void join_axes(const struct mg_dimensions *d, const struct mg_graph *g, u
         for (uint32_t a = 0; a < count; a++) {
             if (axes[a].window)
                 continue;
-            for (uint32_t k = 0; k < op->in_count; k++)
-                if (axes[a].in[k].dim >= 0)
-                    unite(parent, d->axis_start[o] + a, base + d->value_start[op->in[k]] + (uint32_t)axes[a].in[k].dim);
-            for (uint32_t k = 0; k < op->out_count; k++)
-                if (axes[a].out[k].dim >= 0)
-                    unite(parent, d->axis_start[o] + a,
-                          base + d->value_start[op->out[k]] + (uint32_t)axes[a].out[k].dim);
+            join_uses(j, j->d->axis_start[o] + a, axes[a].in, op->in, op->in_count);
+            join_uses(j, j->d->axis_start[o] + a, axes[a].out, op->out, op->out_count);
         }
     }
 }
@@ -97,7 +107,7 @@ struct mg_dimensions *mg_dimensions_build(const struct mg_graph *g, struct mg_ar
     uint32_t *number = MG_NEW_ARRAY(arena, uint32_t, axes + dims);
     for (uint32_t i = 0; i < axes + dims; i++)
         parent[i] = i;
-    join_axes(d, g, parent);
+    join_axes(&(struct joiner){d, parent, axes}, g);
     d->component = MG_NEW_ARRAY(arena, uint32_t, axes);
     d->value_component = MG_NEW_ARRAY(arena, uint32_t, dims);
     for (uint32_t i = 0; i < axes + dims; i++) {
