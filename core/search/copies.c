@@ -95,20 +95,21 @@ static void strip(struct placer *s, const struct mg_list *list)
     s->level[s->count] = MG_NONE;
 }
 
-static void compute_times(struct placer *s)
+static void compute_times(struct placer *s, uint32_t variant)
 {
+    const double *seconds = s->l->seconds[variant], *rest = s->l->rest[variant];
     double c = 0, d = 0, nested = 0, others = 0;
     for (uint32_t j = 0; j < s->count; j++) {
         uint32_t x = mg_word_index(s->word[j]);
         s->time[j] = c;
         switch (mg_word_kind(s->word[j])) {
         case MG_WORD_COMPUTE:
-            c += s->l->seconds[0][x];
-            nested += s->l->rest[0][x];
+            c += seconds[x];
+            nested += rest[x];
             others += s->l->others[x];
             break;
         case MG_WORD_STORE:
-            d = (d > c ? d : c) + s->l->store_s[0][x];
+            d = (d > c ? d : c) + s->l->store_s[variant][x];
             s->stored[x] = d;
             break;
         case MG_WORD_BEGIN:
@@ -138,35 +139,45 @@ static uint32_t first_not_before(const struct placer *s, uint32_t lo, uint32_t h
     return lo;
 }
 
-static void place_frees(struct placer *s)
+/* Smaller parts (variant 2) keep another time: what stands in a body suits both, the later free and
+ * the earlier load. */
+static bool concerns(const struct placer *s, const struct copy *copy, uint32_t variant)
+{
+    return variant == 0 || s->l->home[copy->root] != MG_NONE;
+}
+
+static void place_frees(struct placer *s, uint32_t variant)
 {
     for (uint32_t i = 0; i < s->copies; i++) {
         struct copy *copy = &s->copy[i];
+        if (!concerns(s, copy, variant))
+            continue;
         uint32_t latest = copy->reader == MG_NONE ? s->count : copy->reader, home = s->l->home[copy->root];
         uint32_t at = first_not_before(s, copy->earliest, latest, s->stored[copy->root]);
         while (at < latest && s->level[at] != home)
             at++;
-        copy->free_at = at;
+        copy->free_at = at > copy->free_at ? at : copy->free_at;
     }
 }
 
 /* Readers from last to first: the one H stream works backwards from each deadline. */
-static void place_loads(struct placer *s, uint32_t *by_reader)
+static void place_loads(struct placer *s, const uint32_t *by_reader, uint32_t variant)
 {
     double next = s->time[s->count];
     for (uint32_t n = s->copies; n-- > 0;) {
         struct copy *copy = &s->copy[by_reader[n]];
-        if (!copy->loads || copy->reader == MG_NONE)
+        if (!copy->loads || copy->reader == MG_NONE || !concerns(s, copy, variant))
             continue;
         uint32_t home = s->l->home[copy->root], low = copy->frees ? copy->free_at : copy->earliest;
         double end = s->time[copy->reader] < next ? s->time[copy->reader] : next;
-        double start = end - s->l->load_s[0][copy->root];
+        double start = end - s->l->load_s[variant][copy->root];
         uint32_t at = first_not_before(s, low, copy->reader, start);
         if (at > low && s->time[at] > start)
             at--;
         while (at > low && s->level[at] != home)
             at--;
-        copy->load_at = at;
+        if (variant == 0 || at < copy->load_at)
+            copy->load_at = at;
         next = start;
     }
 }
@@ -211,6 +222,14 @@ static void merge(struct placer *s, const uint32_t *by_reader, struct mg_list *l
     }
 }
 
+static bool has_small_parts(const struct mg_scheme *l)
+{
+    for (uint32_t r = 0; r < l->region_count; r++)
+        if (l->regions[r].parent == MG_NONE && l->regions[r].repeat[2])
+            return true;
+    return false;
+}
+
 void mg_edit_place_copies(const struct mg_evaluator *e, const struct mg_scheme *l, struct mg_list *list,
                           struct mg_arena *scratch)
 {
@@ -229,10 +248,16 @@ void mg_edit_place_copies(const struct mg_evaluator *e, const struct mg_scheme *
     s.touched = MG_NEW_ARRAY(scratch, uint32_t, e->p->value_count);
     s.pending = MG_NEW_ARRAY(scratch, uint32_t, e->p->value_count);
     strip(&s, list);
-    compute_times(&s);
-    place_frees(&s);
     uint32_t *by_reader = sort_by_reader(&s, scratch);
-    place_loads(&s, by_reader);
+    bool uneven = has_small_parts(l);
+    for (uint32_t variant = 0; variant < (uneven ? 3 : 1); variant += 2) {
+        compute_times(&s, variant);
+        place_frees(&s, variant);
+    }
+    for (uint32_t variant = 0; variant < (uneven ? 3 : 1); variant += 2) {
+        compute_times(&s, variant);
+        place_loads(&s, by_reader, variant);
+    }
     merge(&s, by_reader, list, scratch);
     mg_arena_rewind(scratch, mark);
 }

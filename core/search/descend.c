@@ -8,13 +8,14 @@
 
 #include "search/searcher.h"
 
-enum { TRIES = 6, CANDIDATES_MAX = 512 };
+enum { TRIES = 4, TRIES_MAX = 12, CANDIDATES_MAX = 512 };
 
 struct candidate {
     uint32_t gap;
     bool swaps;
     double score; /* estimated bytes * steps per second */
     double seconds;
+    double worth; /* swaps: the link is scarce, so values that are dear to recompute go first */
 };
 
 static double excess_of(const uint64_t *live, uint32_t count, uint64_t target)
@@ -56,12 +57,23 @@ static double link_slack(const struct mg_searcher *s, const struct mg_descent *d
     return slack > 0 ? slack : 0;
 }
 
-static double swap_seconds(const struct mg_descent *d, uint32_t root, double slack)
+static double copy_seconds(const struct mg_descent *d, uint32_t root)
 {
     const struct mg_scheme *l = d->scheme;
     uint32_t parts = l->home[root] == MG_NONE ? 1 : l->regions[l->home[root]].parts;
-    double copy = parts * (l->load_s[0][root] + l->store_s[0][root]);
+    return parts * (l->load_s[0][root] + l->store_s[0][root]);
+}
+
+static double swap_seconds(const struct mg_descent *d, uint32_t root, double slack)
+{
+    double copy = copy_seconds(d, root);
     return copy < slack ? 0.02 * copy : copy;
+}
+
+static double swap_worth(const struct mg_descent *d, uint32_t root, double recompute_seconds)
+{
+    double worth = recompute_seconds / copy_seconds(d, root);
+    return worth < 0.05 ? 0.05 : worth > 2 ? 2 : worth;
 }
 
 static bool may_swap(const struct mg_searcher *s, const struct mg_descent *d, uint32_t root)
@@ -92,11 +104,16 @@ static uint32_t find_candidates(struct mg_searcher *s, const struct mg_descent *
         struct mg_chain chain;
         if (gain <= 0)
             continue;
-        if (s->options->techniques & MG_TECHNIQUE_REMAT && mg_chain_find(&s->spans, s->p, d->scheme, &s->gaps[i], &chain))
-            add_candidate(list, &count, (struct candidate){i, false, gain / (chain.seconds + floor_seconds), chain.seconds});
+        bool repeats = s->options->techniques & MG_TECHNIQUE_REMAT &&
+                       mg_chain_find(&s->spans, s->p, d->scheme, &s->gaps[i], &chain);
+        if (repeats)
+            add_candidate(list, &count,
+                          (struct candidate){i, false, gain / (chain.seconds + floor_seconds), chain.seconds, 1});
         if (may_swap(s, d, s->gaps[i].root)) {
             double seconds = swap_seconds(d, s->gaps[i].root, slack);
-            add_candidate(list, &count, (struct candidate){i, true, gain / (seconds + floor_seconds), seconds});
+            double worth = repeats ? swap_worth(d, s->gaps[i].root, chain.seconds) : 2;
+            add_candidate(list, &count,
+                          (struct candidate){i, true, worth * gain / (seconds + floor_seconds), seconds, worth});
         }
     }
     return count;
@@ -128,7 +145,7 @@ static bool step(struct mg_searcher *s, struct mg_descent *d, double *excess)
     const double floor_seconds = 1e-5 * s->original.latency;
     struct candidate list[CANDIDATES_MAX];
     mg_spans_build(&s->spans, s->p, d->scheme, d->list);
-    uint32_t peak_step = 0, tries = 0, measured = 0;
+    uint32_t peak_step = 0, tries[2] = {0, 0}, measured = 0;
     for (uint32_t i = 0; i < d->list->count; i++)
         if (s->live[i] > s->live[peak_step])
             peak_step = i;
@@ -138,14 +155,15 @@ static bool step(struct mg_searcher *s, struct mg_descent *d, double *excess)
     double best_score = 0, best_excess = 0;
     struct mg_cost best_cost = d->cost;
     uint32_t skip = d->noise ? (uint32_t)mg_rng_below(&s->rng, d->noise + 1) : 0;
-    for (uint32_t i = 0; i < count && tries < TRIES + skip && !s->stop; i++) {
-        if (!make_edit(s, d, &list[i], &s->trial))
+    for (uint32_t i = 0; i < count && !s->stop; i++) {
+        bool enough = tries[list[i].swaps] >= (measured ? TRIES + skip : TRIES_MAX);
+        if (enough || !make_edit(s, d, &list[i], &s->trial))
             continue;
-        tries++;
+        tries[list[i].swaps]++;
         struct mg_cost cost = mg_searcher_try(s, d->scheme, &s->trial);
         double left = excess_of(s->evaluator.live_at, s->trial.count, d->target);
         double added = cost.latency - d->cost.latency;
-        double score = (*excess - left) / ((added > 0 ? added : 0) + floor_seconds);
+        double score = list[i].worth * (*excess - left) / ((added > 0 ? added : 0) + floor_seconds);
         if (cost.latency > d->latency_cap || left >= *excess)
             continue;
         if (d->noise)
