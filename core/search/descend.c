@@ -76,15 +76,14 @@ static double swap_worth(const struct mg_descent *d, uint32_t root, double recom
     return worth < 0.05 ? 0.05 : worth > 2 ? 2 : worth;
 }
 
-static bool may_swap(const struct mg_searcher *s, const struct mg_descent *d, uint32_t root)
+bool mg_may_swap(const struct mg_searcher *s, const struct mg_scheme *l, uint32_t root)
 {
-    const struct mg_problem *p = s->p;
-    mg_op maker = p->g->values[root].producer;
-    if (!(s->options->techniques & MG_TECHNIQUE_SWAP) || d->scheme->is_region_output[root])
+    mg_op maker = s->p->g->values[root].producer;
+    if (!(s->options->techniques & MG_TECHNIQUE_SWAP) || l->is_region_output[root])
         return false;
-    if (d->scheme->home[root] != MG_NONE && d->scheme->regions[d->scheme->home[root]].depth > 0)
+    if (l->home[root] != MG_NONE && l->regions[l->home[root]].depth > 0)
         return false;
-    return maker == MG_NONE || !(p->forbidden[maker] & MG_TECHNIQUE_SWAP);
+    return maker == MG_NONE || !(s->p->forbidden[maker] & MG_TECHNIQUE_SWAP);
 }
 
 static void add_candidate(struct candidate *list, uint32_t *count, struct candidate c)
@@ -109,7 +108,7 @@ static uint32_t find_candidates(struct mg_searcher *s, const struct mg_descent *
         if (repeats)
             add_candidate(list, &count,
                           (struct candidate){i, false, gain / (chain.seconds + floor_seconds), chain.seconds, 1});
-        if (may_swap(s, d, s->gaps[i].root)) {
+        if (mg_may_swap(s, d->scheme, s->gaps[i].root)) {
             double seconds = swap_seconds(d, s->gaps[i].root, slack);
             double worth = repeats ? swap_worth(d, s->gaps[i].root, chain.seconds) : 2;
             add_candidate(list, &count,

@@ -2,12 +2,14 @@
 
 #include <string.h>
 
+#include "search/expand.h"
 #include "search/microbatch.h"
 
 struct improver {
     struct mg_searcher *s;
     struct mg_front *front;
     struct mg_list list, spare;
+    struct mg_frontier frontier;
     struct mg_target target[MG_TARGETS_MAX];
     uint32_t targets;
     double latency_cap; /* nothing slower is of interest */
@@ -85,25 +87,22 @@ static void ruin(struct improver *m, const struct mg_scheme *scheme)
         mg_list_copy(&m->list, &m->spare);
 }
 
-/* The same edits with another number of parts. */
-static const struct mg_scheme *change_parts(struct improver *m, const struct mg_scheme *scheme)
+/* The same edits under a neighbouring scheme: one tree move away. */
+static const struct mg_scheme *change_scheme(struct improver *m, const struct mg_scheme *scheme)
 {
     struct mg_searcher *s = m->s;
-    if (scheme->region_count == 0)
+    struct mg_region candidate[MG_FISSION_MAX];
+    const struct mg_scheme *moved[MG_FISSION_MOVES_MAX];
+    mg_evaluate(&s->evaluator, scheme, &m->list);
+    uint32_t count = mg_fission_candidates(s, scheme, &m->list, s->evaluator.live_at, candidate);
+    count = mg_fission_moves(s, scheme, candidate, count, moved);
+    if (count == 0)
         return scheme;
-    uint32_t r = (uint32_t)mg_rng_below(&s->rng, scheme->region_count), counts[MG_PARTS_MAX], at = 0;
-    struct mg_region *specs =
-        mg_arena_copy(s->scratch, scheme->specs, scheme->region_count * sizeof *scheme->specs);
-    uint32_t n = mg_part_counts(specs[r].length, counts);
-    while (at + 1 < n && counts[at] < specs[r].parts)
-        at++;
-    if (mg_rng_below(&s->rng, 2))
-        at = at + 1 < n ? at + 1 : at;
-    else
-        at = at > 0 ? at - 1 : at;
-    specs[r].parts = counts[at];
-    const struct mg_scheme *other = mg_searcher_scheme(s, specs, scheme->region_count, NULL);
-    return other ? other : scheme;
+    const struct mg_scheme *to = moved[mg_rng_below(&s->rng, count)];
+    if (!mg_fission_transplant(s, &m->list, to, &m->spare))
+        return scheme;
+    mg_list_copy(&m->list, &m->spare);
+    return to;
 }
 
 static struct mg_state *pick(struct improver *m, const struct mg_target *target)
@@ -128,9 +127,11 @@ static void improve_once(struct improver *m, const struct mg_target *target)
     const struct mg_scheme *scheme = from->scheme;
     struct mg_cost before = from->cost;
     mg_list_copy(&m->list, &from->list);
-    if (mg_rng_below(&s->rng, 4) == 0)
-        scheme = change_parts(m, scheme);
-    ruin(m, scheme);
+    uint64_t dice = mg_rng_below(&s->rng, 6);
+    if (dice < 2 && s->options->techniques & MG_TECHNIQUE_FISSION)
+        scheme = change_scheme(m, scheme);
+    if (dice != 0)
+        ruin(m, scheme);
     struct mg_descent d = {.scheme = scheme, .list = &m->list, .noise = 2};
     d.target = target->latency > 0 ? before.peak - before.peak / 200 : (target->peak < before.peak ? target->peak : before.peak);
     d.latency_cap = target->latency > 0 ? target->latency : m->latency_cap;
@@ -149,8 +150,13 @@ void mg_improve(struct mg_searcher *s, struct mg_front *front)
     m.targets = mg_targets(s, m.target);
     m.latency_cap = 2.5 * s->original.latency;
     descend_from_seeds(&m);
+    mg_frontier_init(&m.frontier, s, m.target, m.targets);
     for (uint32_t round = 0; !s->stop; round++) {
-        improve_once(&m, &m.target[round % m.targets]);
+        uint32_t target = round % m.targets;
+        if (round / m.targets % 4 == 0)
+            mg_frontier_expand(&m.frontier, s, target);
+        else
+            improve_once(&m, &m.target[target]);
         mg_front_update(s, front);
     }
 }

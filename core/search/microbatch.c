@@ -26,17 +26,3 @@ bool mg_microbatch_region(struct mg_searcher *s, struct mg_region *out, struct m
     }
     return mg_searcher_scheme(s, out, 1, why) != NULL;
 }
-
-uint32_t mg_part_counts(int64_t length, uint32_t counts[MG_PARTS_MAX])
-{
-    uint32_t n = 0;
-    for (int64_t c = 2; c <= length && n < MG_PARTS_MAX; c++) {
-        bool small = c <= 8 || c == 10 || c == 12;
-        int64_t power = c;
-        while (power % 2 == 0)
-            power /= 2;
-        if (small || power == 1 || power == 3 || length % c == 0)
-            counts[n++] = (uint32_t)c;
-    }
-    return n;
-}

@@ -4,14 +4,10 @@
 #define MG_SEARCH_MICROBATCH_H
 
 #include "search/searcher.h"
+#include "search/tree.h"
 
 /* The region of all operators that carry the batch axis, parts = 2. False: *why names the operator
  * that forbids it. */
 bool mg_microbatch_region(struct mg_searcher *s, struct mg_region *out, struct mg_error *why);
-
-/* Part counts worth trying for an axis of that length, ascending: 2..8, 10, 12, 16, 24, 32, ... and the
- * divisors (search.md 3). Returns how many. */
-enum { MG_PARTS_MAX = 64 };
-uint32_t mg_part_counts(int64_t length, uint32_t counts[MG_PARTS_MAX]);
 
 #endif

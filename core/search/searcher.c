@@ -54,8 +54,13 @@ const struct mg_scheme *mg_searcher_scheme(struct mg_searcher *s, const struct m
     for (uint32_t i = 0; i < s->scheme_count; i++)
         if (s->schemes[i]->hash.lo == hash.lo && s->schemes[i]->hash.hi == hash.hi)
             return s->schemes[i];
-    if (mg_scheme_build(s->p, specs, count, s->arena, &scheme, why ? why : &ignored) != MG_OK)
+    for (size_t i = 0; i < s->refused_count && !why; i++)
+        if (s->refused[i].lo == hash.lo && s->refused[i].hi == hash.hi)
+            return NULL;
+    if (mg_scheme_build(s->p, specs, count, s->arena, &scheme, why ? why : &ignored) != MG_OK) {
+        *MG_PUSH(s->arena, s->refused, s->refused_count, s->refused_capacity) = hash;
         return NULL;
+    }
     size_t used = s->scheme_count;
     *MG_PUSH(s->arena, s->schemes, used, s->scheme_capacity) = scheme;
     s->scheme_count = (uint32_t)used;

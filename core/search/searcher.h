@@ -32,6 +32,8 @@ struct mg_searcher {
     struct mg_scheme **schemes; /* all that were built */
     uint32_t scheme_count;
     size_t scheme_capacity;
+    struct mg_hash128 *refused; /* schemes that are not legal */
+    size_t refused_count, refused_capacity;
 };
 
 /* Places copies, evaluates, offers to the archive. Counts one evaluation. */
@@ -58,6 +60,9 @@ struct mg_descent {
 };
 /* True if the target was reached. Every list on the way is offered to the archive. */
 bool mg_descend(struct mg_searcher *s, struct mg_descent *d);
+
+/* May the root be swapped at all under this scheme? */
+bool mg_may_swap(const struct mg_searcher *s, const struct mg_scheme *l, uint32_t root);
 
 /* Takes back recomputations and swaps that the peak does not need: latency falls, the peak stays at
  * most `cap`. */
