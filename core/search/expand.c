@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-enum { QUEUE_MAX = 256, SEEN_BITS = 16, GAP_TRIES = 24, UNDO_TRIES = 12 };
+enum { QUEUE_MAX = 64, SEEN_BITS = 16, GAP_TRIES = 24, UNDO_TRIES = 12 };
 
 struct mg_queue {
     struct mg_target target;
