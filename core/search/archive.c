@@ -68,8 +68,8 @@ bool mg_archive_wants(const struct mg_archive *a, struct mg_cost cost)
     return !near(cost, a->state[i]->cost) && !near(cost, a->state[i - 1]->cost);
 }
 
-bool mg_archive_offer(struct mg_archive *a, struct mg_pool *pool, const struct mg_scheme *l,
-                      const struct mg_list *list, struct mg_cost cost)
+bool mg_archive_offer(struct mg_archive *a, struct mg_pool *pool, const struct mg_scheme *l, const struct mg_list *list,
+                      struct mg_cost cost)
 {
     if (!mg_archive_wants(a, cost))
         return false;

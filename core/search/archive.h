@@ -9,8 +9,8 @@ struct mg_state {
     const struct mg_scheme *scheme;
     struct mg_cost cost;
     struct mg_hash128 hash;
-    uint32_t users;      /* who holds it: archive, queues */
-    uint32_t visits;     /* how often the search started from it */
+    uint32_t users;  /* who holds it: archive, queues */
+    uint32_t visits; /* how often the search started from it */
     bool published;
     struct mg_list list;
     struct mg_state *next_free;
@@ -23,7 +23,7 @@ struct mg_pool {
 };
 void mg_pool_init(struct mg_pool *pool, struct mg_arena *arena, uint32_t capacity);
 struct mg_state *mg_pool_copy(struct mg_pool *pool, const struct mg_scheme *l, const struct mg_list *list,
-                              struct mg_cost cost); /* with one user */
+                              struct mg_cost cost);              /* with one user */
 void mg_pool_drop(struct mg_pool *pool, struct mg_state *state); /* one user less */
 
 enum { MG_ARCHIVE_MAX = 1024 };

@@ -128,8 +128,7 @@ static int by_score(const void *a, const void *b)
     return (int)x->swaps - (int)y->swaps;
 }
 
-static bool make_edit(struct mg_searcher *s, const struct mg_descent *d, const struct candidate *c,
-                      struct mg_list *out)
+static bool make_edit(struct mg_searcher *s, const struct mg_descent *d, const struct candidate *c, struct mg_list *out)
 {
     const struct mg_gap *gap = &s->gaps[c->gap];
     struct mg_chain chain;

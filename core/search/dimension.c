@@ -152,8 +152,8 @@ static int64_t common_divisor(int64_t a, int64_t b)
     return a;
 }
 
-bool mg_dimensions_region(const struct mg_dimensions *d, const struct mg_graph *g, uint32_t component,
-                          const mg_op *ops, uint32_t count, struct mg_arena *arena, struct mg_region *out)
+bool mg_dimensions_region(const struct mg_dimensions *d, const struct mg_graph *g, uint32_t component, const mg_op *ops,
+                          uint32_t count, struct mg_arena *arena, struct mg_region *out)
 {
     struct mg_region_op *list = MG_NEW_ARRAY(arena, struct mg_region_op, count);
     int64_t length = 0;

@@ -6,12 +6,12 @@
 #include "search/problem.h"
 
 struct mg_dimensions {
-    uint32_t *axis_start;     /* per operator: first axis node; axis_start[op_count] = number of nodes */
-    uint32_t *component;      /* per axis node: component, or MG_NONE (window axes) */
-    uint32_t *value_start;    /* per value: first dimension node */
-    uint32_t *value_component;/* per dimension node */
-    uint32_t count;           /* components */
-    struct mg_rows ops;       /* component -> operators with an axis in it, ascending, each once */
+    uint32_t *axis_start;      /* per operator: first axis node; axis_start[op_count] = number of nodes */
+    uint32_t *component;       /* per axis node: component, or MG_NONE (window axes) */
+    uint32_t *value_start;     /* per value: first dimension node */
+    uint32_t *value_component; /* per dimension node */
+    uint32_t count;            /* components */
+    struct mg_rows ops;        /* component -> operators with an axis in it, ascending, each once */
 };
 
 struct mg_dimensions *mg_dimensions_build(const struct mg_graph *g, struct mg_arena *arena);
@@ -22,8 +22,8 @@ uint32_t mg_dimensions_axis(const struct mg_dimensions *d, mg_op op, uint32_t co
 /* The region of the given operators along a component: axes, the common length (the greatest common
  * divisor of the axes' lengths) and scales filled in, parts = 2. False if an operator has not exactly
  * one axis there, or the length is below 2. Whether the region is legal is mg_scheme_build's to say. */
-bool mg_dimensions_region(const struct mg_dimensions *d, const struct mg_graph *g, uint32_t component,
-                          const mg_op *ops, uint32_t count, struct mg_arena *arena, struct mg_region *out);
+bool mg_dimensions_region(const struct mg_dimensions *d, const struct mg_graph *g, uint32_t component, const mg_op *ops,
+                          uint32_t count, struct mg_arena *arena, struct mg_region *out);
 
 /* The component along which the data inputs are batched: that of most operators among those of the
  * inputs' outermost dimensions. MG_NONE if there is none. */

@@ -139,8 +139,8 @@ static void scan_before(const struct mg_problem *p, const struct mg_scheme *l, c
 }
 
 /* Backwards: makers forget, readers remember; what a body reads is wanted at its begin. */
-static void scan_after(const struct mg_problem *p, const struct mg_scheme *l, const struct mg_list *list,
-                       uint32_t step, struct gap_scan *g)
+static void scan_after(const struct mg_problem *p, const struct mg_scheme *l, const struct mg_list *list, uint32_t step,
+                       struct gap_scan *g)
 {
     for (uint32_t i = list->count; i-- > step + 1;) {
         uint32_t x = mg_word_index(list->word[i]);
@@ -179,7 +179,8 @@ uint32_t mg_gaps_at(const struct mg_spans *s, const struct mg_problem *p, const 
                     const struct mg_list *list, uint32_t step, struct mg_arena *scratch, struct mg_gap *gaps)
 {
     struct mg_arena_mark mark = mg_arena_mark(scratch);
-    struct gap_scan g = {MG_NEW_ARRAY(scratch, uint32_t, p->value_count), MG_NEW_ARRAY(scratch, uint32_t, p->value_count),
+    struct gap_scan g = {MG_NEW_ARRAY(scratch, uint32_t, p->value_count),
+                         MG_NEW_ARRAY(scratch, uint32_t, p->value_count),
                          MG_NEW_ARRAY(scratch, uint8_t, p->value_count)};
     uint32_t count = 0;
     memset(g.before, 0xff, p->value_count * sizeof *g.before);
@@ -192,7 +193,8 @@ uint32_t mg_gaps_at(const struct mg_spans *s, const struct mg_problem *p, const 
             continue;
         if (g.before[v] == MG_NONE && !(p->value_flags[v] & MG_VALUE_INPUT))
             continue;
-        if (mg_word_kind(list->word[g.after[v]]) == MG_WORD_STORE || mg_word_kind(list->word[g.after[v]]) == MG_WORD_END)
+        if (mg_word_kind(list->word[g.after[v]]) == MG_WORD_STORE ||
+            mg_word_kind(list->word[g.after[v]]) == MG_WORD_END)
             continue;
         if (s->level[g.after[v]] != l->home[v])
             continue;

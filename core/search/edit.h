@@ -15,12 +15,12 @@ struct mg_span {
     uint32_t next; /* next span of the same root, later in the list, or MG_NONE */
 };
 struct mg_spans {
-    uint32_t *head;   /* per root: first span or MG_NONE */
-    uint32_t *tail;   /* per root */
+    uint32_t *head; /* per root: first span or MG_NONE */
+    uint32_t *tail; /* per root */
     struct mg_span *span;
     uint32_t count, capacity;
-    uint32_t *level;  /* per step: innermost region around it; a begin or end belongs outside */
-    uint32_t *first;  /* per operator: step that runs it first */
+    uint32_t *level; /* per step: innermost region around it; a begin or end belongs outside */
+    uint32_t *first; /* per operator: step that runs it first */
 };
 void mg_spans_init(struct mg_spans *s, const struct mg_problem *p, struct mg_arena *arena, uint32_t step_capacity);
 void mg_spans_build(struct mg_spans *s, const struct mg_problem *p, const struct mg_scheme *l,
@@ -42,7 +42,7 @@ enum { MG_CHAIN_MAX = 48 };
 struct mg_chain {
     mg_op op[MG_CHAIN_MAX]; /* in the order to run them */
     uint32_t count;
-    double seconds;         /* all parts together */
+    double seconds; /* all parts together */
 };
 /* The operators to run again before gap->after so that the root need not stay alive over the gap:
  * itself and, recursively, makers of operands that are not alive there. False: impossible, or too long. */

@@ -11,7 +11,7 @@ struct mg_queue; /* of one target */
 struct mg_frontier {
     struct mg_queue *queue;
     uint32_t count;
-    uint64_t *seen;      /* hash table of visited states: pairs of words, 0 = empty */
+    uint64_t *seen; /* hash table of visited states: pairs of words, 0 = empty */
     uint32_t seen_bits, seen_count;
     struct mg_list work;
 };

@@ -5,8 +5,8 @@
 /* ---- candidates ---- */
 
 /* Roots alive at a step where the list is at its peak. */
-static void find_hot(struct mg_searcher *s, const struct mg_scheme *l, const struct mg_list *list,
-                     const uint64_t *live, uint8_t *hot)
+static void find_hot(struct mg_searcher *s, const struct mg_scheme *l, const struct mg_list *list, const uint64_t *live,
+                     uint8_t *hot)
 {
     uint64_t peak = 0;
     mg_spans_build(&s->spans, s->p, l, list);
@@ -26,7 +26,7 @@ struct flow_maker {
     const uint8_t *hot;  /* per root */
     const uint32_t *ops; /* of the component, ascending */
     uint32_t count;
-    uint32_t *node;      /* per operator: its node, 0 if not in the component */
+    uint32_t *node; /* per operator: its node, 0 if not in the component */
     struct mg_flow flow;
 };
 
@@ -123,8 +123,8 @@ static void add_candidate(struct mg_searcher *s, struct flow_maker *m, const str
         out[(*count)++] = scheme->specs[0];
 }
 
-static void component_candidates(struct mg_searcher *s, const uint8_t *hot, uint32_t component,
-                                 struct mg_region *out, uint32_t *count)
+static void component_candidates(struct mg_searcher *s, const uint8_t *hot, uint32_t component, struct mg_region *out,
+                                 uint32_t *count)
 {
     const struct mg_rows *rows = &s->dimensions->ops;
     struct flow_maker m = {.s = s, .hot = hot, .ops = &rows->item[rows->start[component]]};

@@ -92,8 +92,8 @@ enum mg_code mg_front_publish(struct mg_searcher *s, const struct mg_state *stat
 {
     struct mg_figures original = {s->original.latency, s->original.peak, s->original_arena, 0};
     struct mg_plan *plan;
-    enum mg_code code = mg_publish(s->p, state->scheme, &state->list, s->options->numerics, &original, s->arena, &plan,
-                                   err);
+    enum mg_code code =
+        mg_publish(s->p, state->scheme, &state->list, s->options->numerics, &original, s->arena, &plan, err);
     if (code != MG_OK)
         return code;
     return mg_front_point(s, plan, mg_list_techniques(s->p, state->scheme, &state->list, s->scratch), out, err);
@@ -115,7 +115,7 @@ static uint32_t thin(const struct mg_searcher *s, uint8_t *keep)
         keep[i] |= a->state[i] == best;
         for (uint32_t t = 0; t < n; t++)
             keep[i] |= a->state[i] == (target[t].latency > 0 ? mg_archive_within(a, target[t].latency)
-                                                              : mg_archive_under(a, target[t].peak));
+                                                             : mg_archive_under(a, target[t].peak));
     }
     for (uint32_t i = 0; i < a->count; i++)
         kept += keep[i];

@@ -108,7 +108,8 @@ static const struct mg_scheme *change_scheme(struct improver *m, const struct mg
 static struct mg_state *pick(struct improver *m, const struct mg_target *target)
 {
     struct mg_archive *a = &m->s->archive;
-    struct mg_state *best = target->latency > 0 ? mg_archive_within(a, target->latency) : mg_archive_under(a, target->peak);
+    struct mg_state *best =
+        target->latency > 0 ? mg_archive_within(a, target->latency) : mg_archive_under(a, target->peak);
     if (!best)
         return a->state[a->count - 1];
     uint32_t at = 0, spread = (uint32_t)mg_rng_below(&m->s->rng, 8);
@@ -133,7 +134,8 @@ static void improve_once(struct improver *m, const struct mg_target *target)
     if (dice != 0)
         ruin(m, scheme);
     struct mg_descent d = {.scheme = scheme, .list = &m->list, .noise = 2};
-    d.target = target->latency > 0 ? before.peak - before.peak / 200 : (target->peak < before.peak ? target->peak : before.peak);
+    d.target = target->latency > 0 ? before.peak - before.peak / 200
+                                   : (target->peak < before.peak ? target->peak : before.peak);
     d.latency_cap = target->latency > 0 ? target->latency : m->latency_cap;
     if (d.latency_cap < before.latency)
         d.latency_cap = before.latency;

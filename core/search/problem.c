@@ -79,7 +79,8 @@ static void find_flags(struct mg_problem *p)
     for (uint32_t v = 0; v < p->value_count; v++) {
         const struct mg_value_info *value = &g->values[v];
         uint32_t r = p->root[v];
-        if (v == r && (value->kind == MG_KIND_WEIGHT || value->kind == MG_KIND_STATE || value->kind == MG_KIND_CONSTANT))
+        if (v == r &&
+            (value->kind == MG_KIND_WEIGHT || value->kind == MG_KIND_STATE || value->kind == MG_KIND_CONSTANT))
             p->value_flags[v] |= MG_VALUE_RESIDENT;
         if (v == r && value->kind == MG_KIND_INPUT)
             p->value_flags[v] |= MG_VALUE_INPUT;
@@ -188,8 +189,8 @@ static void find_constraints(struct mg_problem *p, const struct mg_search_option
         bool pinned = op->in_place >= 0;
         for (uint32_t k = 0; k < op->out_count; k++)
             pinned |= (p->value_flags[p->root[op->out[k]]] & MG_VALUE_PINNED) != 0;
-        p->repeatable[o] = p->computes[o] && !pinned && mg_op_purity(p->g, o) != MG_IMPURE &&
-                           !(p->forbidden[o] & MG_TECHNIQUE_REMAT);
+        p->repeatable[o] =
+            p->computes[o] && !pinned && mg_op_purity(p->g, o) != MG_IMPURE && !(p->forbidden[o] & MG_TECHNIQUE_REMAT);
     }
 }
 
@@ -233,8 +234,8 @@ static enum mg_code build(void *context, struct mg_error *err)
     return MG_OK;
 }
 
-enum mg_code mg_problem_build(const struct mg_graph *g, const struct mg_search_options *options,
-                              struct mg_arena *arena, struct mg_problem **out, struct mg_error *err)
+enum mg_code mg_problem_build(const struct mg_graph *g, const struct mg_search_options *options, struct mg_arena *arena,
+                              struct mg_problem **out, struct mg_error *err)
 {
     struct build_context c = {g, options, MG_NEW(arena, struct mg_problem)};
     c.p->arena = arena;

@@ -35,28 +35,28 @@ struct mg_problem {
     const struct mg_device *device;
     struct mg_arena *arena;
     uint32_t op_count, value_count;
-    uint32_t *root;        /* per value */
-    uint8_t *value_flags;  /* per value (of roots) */
-    uint64_t *bytes;       /* per root: storage bytes, rounded up */
-    uint8_t *computes;     /* per operator: has a step (is no view) */
-    uint8_t *repeatable;   /* per operator: may be recomputed */
-    double *seconds;       /* per operator, whole */
-    struct mg_rows reads;  /* operator -> non-resident roots it reads, each once */
-    struct mg_rows defs;   /* operator -> roots it makes */
-    struct mg_rows pred;   /* operator -> operators that must stand before it (data, in-place order) */
+    uint32_t *root;       /* per value */
+    uint8_t *value_flags; /* per value (of roots) */
+    uint64_t *bytes;      /* per root: storage bytes, rounded up */
+    uint8_t *computes;    /* per operator: has a step (is no view) */
+    uint8_t *repeatable;  /* per operator: may be recomputed */
+    double *seconds;      /* per operator, whole */
+    struct mg_rows reads; /* operator -> non-resident roots it reads, each once */
+    struct mg_rows defs;  /* operator -> roots it makes */
+    struct mg_rows pred;  /* operator -> operators that must stand before it (data, in-place order) */
     struct mg_rows succ;
-    struct mg_rows updaters; /* operator -> in-place updates of residents it reads: it must stand before them */
+    struct mg_rows updaters;     /* operator -> in-place updates of residents it reads: it must stand before them */
     struct mg_rows root_readers; /* root -> computing operators that read it */
-    uint32_t *order;       /* computing operators in graph order */
+    uint32_t *order;             /* computing operators in graph order */
     uint32_t order_count;
-    uint32_t *forbidden;   /* per operator: mask of mg_technique */
+    uint32_t *forbidden;             /* per operator: mask of mg_technique */
     uint32_t *outputs, output_count; /* non-resident roots of graph outputs, each once */
     uint64_t resident_bytes;
     struct mg_cut_cache *cache;
 };
 
-enum mg_code mg_problem_build(const struct mg_graph *g, const struct mg_search_options *options,
-                              struct mg_arena *arena, struct mg_problem **out, struct mg_error *err) MG_WARN_UNUSED;
+enum mg_code mg_problem_build(const struct mg_graph *g, const struct mg_search_options *options, struct mg_arena *arena,
+                              struct mg_problem **out, struct mg_error *err) MG_WARN_UNUSED;
 
 /* Releases what lies outside the arena. */
 void mg_problem_release(struct mg_problem *p);

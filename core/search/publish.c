@@ -10,15 +10,15 @@ struct publisher {
     const struct mg_list *list;
     struct mg_plan_builder *b;
     struct mg_spans spans;
-    uint32_t *free_head;   /* per step: first span + 1 that ends behind it */
-    uint32_t *free_next;   /* per span */
+    uint32_t *free_head; /* per step: first span + 1 that ends behind it */
+    uint32_t *free_next; /* per span */
     uint32_t *root_of_span;
-    uint32_t *instance;    /* per value: its present instance */
-    uint32_t *storage_of;  /* per root: the instance whose storage is freed */
-    uint32_t *stored;      /* per root: the instance that was stored */
-    uint32_t *region;      /* per region: the builder's number */
-    uint8_t *ran;          /* per operator */
-    uint32_t *in, *out;    /* scratch for one operator */
+    uint32_t *instance;   /* per value: its present instance */
+    uint32_t *storage_of; /* per root: the instance whose storage is freed */
+    uint32_t *stored;     /* per root: the instance that was stored */
+    uint32_t *region;     /* per region: the builder's number */
+    uint8_t *ran;         /* per operator */
+    uint32_t *in, *out;   /* scratch for one operator */
 };
 
 /* Which spans end behind which step. A span whose root is an output of an open region is freed outside. */

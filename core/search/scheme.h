@@ -18,8 +18,8 @@ struct mg_scheme_region {
     int64_t length;
     const struct mg_region_op *ops;
     uint32_t op_count;
-    uint32_t *outputs, output_count; /* roots allocated at this region's begin */
-    uint32_t *inputs, input_count;   /* roots from outside that its body reads */
+    uint32_t *outputs, output_count;     /* roots allocated at this region's begin */
+    uint32_t *inputs, input_count;       /* roots from outside that its body reads */
     uint32_t repeat[MG_SCHEME_VARIANTS]; /* outermost regions: parts of each variant; [0] = 1 */
 };
 
@@ -27,19 +27,19 @@ struct mg_scheme {
     struct mg_hash128 hash;
     struct mg_scheme_region *regions;
     uint32_t region_count;
-    uint32_t *region_of;  /* per operator: innermost region or MG_NONE */
-    uint32_t *home;       /* per root: region in whose body it is allocated and freed, or MG_NONE */
-    uint8_t *mode;        /* per root that is a region output: mg_output_mode */
+    uint32_t *region_of;       /* per operator: innermost region or MG_NONE */
+    uint32_t *home;            /* per root: region in whose body it is allocated and freed, or MG_NONE */
+    uint8_t *mode;             /* per root that is a region output: mg_output_mode */
     uint8_t *is_region_output; /* per root */
-    uint64_t *bytes;      /* per root: storage bytes of its instance (part 0) */
-    struct mg_rows defs;  /* operator -> roots allocated at its step (region outputs are not) */
-    uint64_t *temp;       /* per operator: bytes live during its step only (acc temporaries, workspace) */
+    uint64_t *bytes;           /* per root: storage bytes of its instance (part 0) */
+    struct mg_rows defs;       /* operator -> roots allocated at its step (region outputs are not) */
+    uint64_t *temp;            /* per operator: bytes live during its step only (acc temporaries, workspace) */
     double *seconds[MG_SCHEME_VARIANTS]; /* per operator: in the first part of a nested region, acc included */
     double *rest[MG_SCHEME_VARIANTS];    /* per operator: in the other parts of a nested region */
-    double *others;       /* per operator: all later parts of the outermost region together */
+    double *others;                      /* per operator: all later parts of the outermost region together */
     double *store_s[MG_SCHEME_VARIANTS], *load_s[MG_SCHEME_VARIANTS]; /* per root */
-    uint64_t *host;       /* per root: bytes in host memory when stored */
-    const struct mg_region *specs; /* what it was built from */
+    uint64_t *host;                                                   /* per root: bytes in host memory when stored */
+    const struct mg_region *specs;                                    /* what it was built from */
 };
 
 /* Compiles regions (parents before children). On MG_ERR_INVALID *why says which rule refuses. */

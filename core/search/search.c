@@ -89,8 +89,8 @@ static void decide_outcome(struct search_call *c)
     else if (mg_front_meets(&c->s, &out->front[out->best].figures))
         out->outcome = MG_OUTCOME_MET;
     else
-        out->outcome = o->memory_limit && o->memory_limit < out->lower_bound_bytes ? MG_OUTCOME_INFEASIBLE
-                                                                                    : MG_OUTCOME_NOT_MET;
+        out->outcome =
+            o->memory_limit && o->memory_limit < out->lower_bound_bytes ? MG_OUTCOME_INFEASIBLE : MG_OUTCOME_NOT_MET;
 }
 
 static enum mg_code run(void *context, struct mg_error *err)

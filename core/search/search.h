@@ -27,11 +27,11 @@ struct mg_constraint {
 
 struct mg_search_options {
     const struct mg_device *device;
-    uint64_t memory_limit; /* bytes of arena, 0 = none */
-    double memory_ratio;   /* of the original peak, 0 = none; at most one of the two */
-    double latency_limit;  /* seconds, 0 = none */
-    double latency_ratio;  /* of the original latency, 0 = none; at most one of the two */
-    uint64_t host_memory;  /* bytes, 0 = unlimited */
+    uint64_t memory_limit;    /* bytes of arena, 0 = none */
+    double memory_ratio;      /* of the original peak, 0 = none; at most one of the two */
+    double latency_limit;     /* seconds, 0 = none */
+    double latency_ratio;     /* of the original latency, 0 = none; at most one of the two */
+    uint64_t host_memory;     /* bytes, 0 = unlimited */
     uint64_t max_evaluations; /* 0 = unlimited */
     double max_seconds;       /* by observer->now, 0 = unlimited */
     uint64_t seed;
@@ -45,30 +45,30 @@ enum mg_outcome { MG_OUTCOME_MET, MG_OUTCOME_NOT_MET, MG_OUTCOME_INFEASIBLE, MG_
 enum mg_stopped_by { MG_STOPPED_EVALUATIONS, MG_STOPPED_SECONDS, MG_STOPPED_EXHAUSTED, MG_STOPPED_CANCELLED };
 
 struct mg_point {
-    char id[17];                 /* of the plan */
+    char id[17]; /* of the plan */
     struct mg_figures figures;
-    uint32_t techniques;         /* which ones the plan uses */
-    const struct mg_plan *plan;  /* checked and placed; owned by the result's arena */
+    uint32_t techniques;        /* which ones the plan uses */
+    const struct mg_plan *plan; /* checked and placed; owned by the result's arena */
 };
 struct mg_baseline_result {
-    const char *name;            /* "sublinear", "microbatch" */
-    const char *not_applicable;  /* reason, or NULL */
-    struct mg_point *points;     /* by latency */
+    const char *name;           /* "sublinear", "microbatch" */
+    const char *not_applicable; /* reason, or NULL */
+    struct mg_point *points;    /* by latency */
     uint32_t point_count;
 };
 struct mg_search_result {
     struct mg_point original;
-    struct mg_point *front;      /* by ascending latency; includes the original */
+    struct mg_point *front; /* by ascending latency; includes the original */
     uint32_t front_count;
-    uint32_t best;               /* index into front (api.md, `best`) */
+    uint32_t best; /* index into front (api.md, `best`) */
     struct mg_baseline_result *baselines;
     uint32_t baseline_count;
     enum mg_outcome outcome;
     enum mg_stopped_by stopped_by;
     uint64_t lower_bound_bytes;
-    const char *lower_bound_op;  /* the operator that sets it */
+    const char *lower_bound_op; /* the operator that sets it */
     uint64_t evaluations, accepted, rejected;
-    double seconds;              /* search time, by observer->now */
+    double seconds; /* search time, by observer->now */
 };
 
 struct mg_progress {
@@ -80,8 +80,8 @@ struct mg_progress {
 };
 struct mg_observer {
     void *context;
-    double (*now)(void *context);        /* monotonic seconds */
-    bool (*cancelled)(void *context);    /* polled often; may be NULL */
+    double (*now)(void *context);                                        /* monotonic seconds */
+    bool (*cancelled)(void *context);                                    /* polled often; may be NULL */
     void (*progress)(void *context, const struct mg_progress *progress); /* at most every 0.25 s; may be NULL */
     /* A checked plan has entered the front (or is the original: k = 0 point). May be NULL. */
     void (*plan)(void *context, const struct mg_point *point);
@@ -92,11 +92,11 @@ struct mg_observer {
 };
 
 enum mg_code mg_search(const struct mg_graph *g, const struct mg_search_options *options,
-                       const struct mg_observer *observer, struct mg_arena *arena,
-                       struct mg_search_result *out, struct mg_error *err) MG_WARN_UNUSED;
+                       const struct mg_observer *observer, struct mg_arena *arena, struct mg_search_result *out,
+                       struct mg_error *err) MG_WARN_UNUSED;
 
 /* Original figures, hot spots and the lower bound without a search (POST /estimate). */
-enum mg_code mg_search_lower_bound(const struct mg_graph *g, const struct mg_search_options *options,
-                                   uint64_t *bytes, const char **op, struct mg_error *err) MG_WARN_UNUSED;
+enum mg_code mg_search_lower_bound(const struct mg_graph *g, const struct mg_search_options *options, uint64_t *bytes,
+                                   const char **op, struct mg_error *err) MG_WARN_UNUSED;
 
 #endif

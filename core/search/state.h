@@ -38,15 +38,15 @@ struct mg_cost {
 /* Scratch of the evaluator: sized for one problem, reused for ever. */
 struct mg_evaluator {
     const struct mg_problem *p;
-    uint8_t *live;       /* per root */
-    uint64_t *live_at;   /* per step of the list last evaluated (capacity steps) */
-    double *ready;       /* per root: end of the load that made its instance, 0 if computed */
-    double *host_end;    /* per root: end of its store */
-    double *start;       /* per step: start time of variant 0 */
-    uint32_t *hosted;    /* per root: the round in which its host bytes were counted */
+    uint8_t *live;     /* per root */
+    uint64_t *live_at; /* per step of the list last evaluated (capacity steps) */
+    double *ready;     /* per root: end of the load that made its instance, 0 if computed */
+    double *host_end;  /* per root: end of its store */
+    double *start;     /* per step: start time of variant 0 */
+    uint32_t *hosted;  /* per root: the round in which its host bytes were counted */
     uint32_t host_round;
     uint32_t step_capacity;
-    uint32_t peak_step;  /* first step at the peak */
+    uint32_t peak_step; /* first step at the peak */
 };
 void mg_evaluator_init(struct mg_evaluator *e, const struct mg_problem *p, struct mg_arena *arena,
                        uint32_t step_capacity);

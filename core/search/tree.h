@@ -10,8 +10,8 @@
  * or a virtual root over several). */
 struct mg_flow {
     uint32_t count;
-    struct mg_rows pred;   /* node -> nodes before it; a node without any hangs under the entry */
-    const uint64_t *hot;   /* per node: bytes of its results that are alive at the peak */
+    struct mg_rows pred; /* node -> nodes before it; a node without any hangs under the entry */
+    const uint64_t *hot; /* per node: bytes of its results that are alive at the peak */
     /* what nodes read: source s is made by node maker[s] (MG_NONE: outside), and costs `cold[s]` bytes
      * to hold where it is not alive at the peak anyway (0 if it is) */
     uint32_t sources;

@@ -19,7 +19,10 @@ struct network {
     double rate;               /* floor: evaluations per second of processor time, 0: none */
 };
 
-#define PAPER {"variant", "paper"}
+#define PAPER                                                                                                          \
+    {                                                                                                                  \
+        "variant", "paper"                                                                                             \
+    }
 static const struct network networks[] = {
     {"resnet50", {PAPER, {"batch", "64"}}, 2, 1.00, 2.30, 1.10, 1.08, 0},
     {"bert-base", {PAPER, {"batch", "32"}, {"seq_len", "512"}}, 3, 2.85, 4.60, 1.03, 5.17, 5000},
@@ -99,17 +102,21 @@ static int print_row(const struct network *n, const struct mg_search_result *r, 
     double hand_a = (double)r->original.figures.peak_bytes / 1e9, hand_b = hand_a;
     for (uint32_t i = 0; i < r->baseline_count; i++)
         if (!strcmp(r->baselines[i].name, "microbatch")) {
-            hand_a = smaller(hand_a, peak_within(r->baselines[i].points, r->baselines[i].point_count, 1.10 * latency) / 1e9);
-            hand_b = smaller(hand_b, peak_within(r->baselines[i].points, r->baselines[i].point_count, 1.05 * latency) / 1e9);
+            hand_a =
+                smaller(hand_a, peak_within(r->baselines[i].points, r->baselines[i].point_count, 1.10 * latency) / 1e9);
+            hand_b =
+                smaller(hand_b, peak_within(r->baselines[i].points, r->baselines[i].point_count, 1.05 * latency) / 1e9);
         }
     double rate = (double)r->evaluations / seconds, worst = worst_against_microbatch(r);
-    printf("%-13s %6.2f GB %.4f s | <=1.10: %6.3f GB (floor %.2f, by hand %.2f) %s | <=1.05: %6.3f GB (floor %.2f, by hand "
+    printf("%-13s %6.2f GB %.4f s | <=1.10: %6.3f GB (floor %.2f, by hand %.2f) %s | <=1.05: %6.3f GB (floor %.2f, by "
+           "hand "
            "%.2f) %s | ratio at %.2f GB: %.3f (floor %.2f) %s | worst/by hand %.3f %s | %.0f evaluations, %.0f/s %s | "
            "%u points, checker %llu accepted %llu rejected\n",
-           n->name, (double)r->original.figures.peak_bytes / 1e9, latency, a, n->peak_110, hand_a, mark(a <= n->peak_110),
-           b, n->peak_105, hand_b, mark(b <= n->peak_105), n->at_peak, c, n->at_ratio, mark(c <= n->at_ratio), worst,
-           mark(worst <= 0.90), (double)r->evaluations, rate, n->rate > 0 ? mark(rate >= n->rate) : "", r->front_count,
-           (unsigned long long)r->accepted, (unsigned long long)r->rejected);
+           n->name, (double)r->original.figures.peak_bytes / 1e9, latency, a, n->peak_110, hand_a,
+           mark(a <= n->peak_110), b, n->peak_105, hand_b, mark(b <= n->peak_105), n->at_peak, c, n->at_ratio,
+           mark(c <= n->at_ratio), worst, mark(worst <= 0.90), (double)r->evaluations, rate,
+           n->rate > 0 ? mark(rate >= n->rate) : "", r->front_count, (unsigned long long)r->accepted,
+           (unsigned long long)r->rejected);
     return !(a <= n->peak_110 && b <= n->peak_105 && c <= n->at_ratio && worst <= 0.90 && r->rejected == 0);
 }
 
@@ -129,8 +136,11 @@ static int run(const struct network *n, double seconds, uint64_t evaluations)
     struct mg_graph *g;
     struct mg_error err = {0};
     struct mg_search_result result;
-    struct mg_search_options options = {.device = mg_device_builtin("rtx3090"), .max_seconds = seconds,
-                                        .max_evaluations = evaluations, .seed = 1, .techniques = MG_TECHNIQUE_ALL};
+    struct mg_search_options options = {.device = mg_device_builtin("rtx3090"),
+                                        .max_seconds = seconds,
+                                        .max_evaluations = evaluations,
+                                        .seed = 1,
+                                        .techniques = MG_TECHNIQUE_ALL};
     struct mg_observer observer = {.now = now, .rejected = rejected};
     int failed = 1;
     mg_arena_init(&arena, SIZE_MAX);
