@@ -362,19 +362,15 @@ static void on_clock(uv_timer_t *clock)
 {
     struct mg_pending *pending = clock->data;
     struct mg_call *call = pending->call;
-    size_t size = call->submission.body_size;
-    void *body = mmap(NULL, size ? size : 1, PROT_READ, MAP_SHARED, pending->copy_fd, 0);
-    if (body == MAP_FAILED)
-        return; /* then the client waits for intake */
     const struct mg_store_submission submission = {.state = MG_JOB_VALIDATING,
                                                    .owner = call->owner,
                                                    .priority = MG_PRIORITY_NORMAL,
-                                                   .body = {body, size},
+                                                   .body = {NULL, call->submission.body_size},
+                                                   .body_fd = pending->copy_fd,
                                                    .body_type = call->submission.gzip ? "application/json+gzip"
                                                                                       : "application/json"};
     pending->storing = true;
     mg_store_submit(pending->jobs->config.store, &submission, on_validating, pending);
-    munmap(body, size ? size : 1);
 }
 
 /* ---- after a restart ---- */
