@@ -11,7 +11,20 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static bool limit(int what, uint64_t value)
+/* AddressSanitizer reserves its shadow as data, beyond any limit. */
+#if defined(__SANITIZE_ADDRESS__)
+enum { LIMITS_DATA = 0 };
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+enum { LIMITS_DATA = 0 };
+#else
+enum { LIMITS_DATA = 1 };
+#endif
+#else
+enum { LIMITS_DATA = 1 };
+#endif
+
+static bool limit(__rlimit_resource_t what, uint64_t value)
 {
     struct rlimit old;
     if (getrlimit(what, &old) != 0)
@@ -41,7 +54,7 @@ bool mg_child_settle(const struct mg_child_limits *limits, long parent)
     if (limits->nice)
         setpriority(PRIO_PROCESS, 0, limits->nice);
     if (!limit(RLIMIT_CORE, 0) || (limits->file_bytes && !limit(RLIMIT_FSIZE, limits->file_bytes)) ||
-        (limits->memory_bytes && !limit(RLIMIT_DATA, limits->memory_bytes)))
+        (LIMITS_DATA && limits->memory_bytes && !limit(RLIMIT_DATA, limits->memory_bytes)))
         return false;
     return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0;
 }
