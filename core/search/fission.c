@@ -191,8 +191,33 @@ struct mover {
     uint8_t *mark;
 };
 
-static void add_scheme(struct mover *m, const struct mg_region *specs, uint32_t count)
+/* A region nested along the axis of its parent has the length of the parent's first part. */
+static bool fit_nested(struct mg_region *specs, uint32_t count)
 {
+    for (uint32_t r = 0; r < count; r++) {
+        struct mg_region *inner = &specs[r];
+        if (inner->parent == MG_NONE)
+            continue;
+        const struct mg_region *outer = &specs[inner->parent];
+        const struct mg_region_op *op = &inner->ops[0], *same = NULL;
+        for (uint32_t i = 0; i < outer->op_count && !same; i++)
+            same = outer->ops[i].op == op->op ? &outer->ops[i] : NULL;
+        if (!same || same->axis != op->axis)
+            continue;
+        int64_t extent = (outer->length + outer->parts - 1) / outer->parts * same->scale;
+        inner->length = extent / op->scale;
+        if (inner->length < 2 || extent % op->scale)
+            return false;
+        if (inner->parts > inner->length)
+            inner->parts = (uint32_t)inner->length;
+    }
+    return true;
+}
+
+static void add_scheme(struct mover *m, struct mg_region *specs, uint32_t count)
+{
+    if (!fit_nested(specs, count))
+        return;
     const struct mg_scheme *scheme = mg_searcher_scheme(m->s, specs, count, NULL);
     if (scheme && m->count < MG_FISSION_MOVES_MAX)
         m->out[m->count++] = scheme;
