@@ -6,7 +6,7 @@
 
 #include "base/json.h"
 #include "server/answer.h"
-#include "server/front.h"
+#include "server/pareto.h"
 #include "server/jobs.h"
 #include "server/worker.h"
 #include "store/store.h"

@@ -179,8 +179,8 @@ static size_t merge(struct mg_run *run, const struct mg_worker_event *event, boo
     for (size_t i = 0; i < run->known_count; i++)
         if (is_listed(event, run->known[i].point.id) || (keep_earlier && run->known[i].earlier))
             all[count++] = run->known[i].point;
-    count = mg_front_reduce(all, count);
-    count = mg_front_thin(all, count, &run->limits, MG_FRONT_MAX);
+    count = mg_pareto_reduce(all, count);
+    count = mg_pareto_thin(all, count, &run->limits, MG_FRONT_MAX);
     if (count > MG_FRONT_MAX)
         count = MG_FRONT_MAX;
     memcpy(out, all, count * sizeof *all);
@@ -213,12 +213,12 @@ static void find_change(struct mg_run *run, struct change *change)
     }
     for (size_t i = 0; i < run->published_count && change->count; i++)
         if (!in_front(change->now, change->count, run->published[i].id)) {
-            size_t by = mg_front_replacement(change->now, change->count, &run->published[i]);
+            size_t by = mg_pareto_replacement(change->now, change->count, &run->published[i]);
             change->replaced[change->replaced_count++] =
                 (struct mg_store_replacement){run->published[i].id, change->now[by].id};
         }
     if (change->count)
-        change->best = change->now[mg_front_best(change->now, change->count, &run->limits)].id;
+        change->best = change->now[mg_pareto_best(change->now, change->count, &run->limits)].id;
 }
 
 /* The event that the page follows the front by. */
@@ -325,7 +325,7 @@ static enum mg_job_outcome outcome_of(const struct mg_run *run, const struct mg_
     if (!run->limited)
         return MG_OUTCOME_FRONT;
     for (size_t i = 0; i < run->published_count; i++)
-        if (mg_front_meets(&run->published[i], &run->limits))
+        if (mg_pareto_meets(&run->published[i], &run->limits))
             return MG_OUTCOME_MET;
     return strcmp(event->outcome, "infeasible") == 0 ? MG_OUTCOME_INFEASIBLE : MG_OUTCOME_NOT_MET;
 }

@@ -8,7 +8,7 @@
 
 #include <uv.h>
 
-#include "server/front.h"
+#include "server/pareto.h"
 
 enum { MG_WORKER_LINE = 4096, MG_WORKER_IN = 3, MG_WORKER_SPOOL = 4, MG_WORKER_TIMINGS = 5 };
 

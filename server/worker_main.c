@@ -219,7 +219,7 @@ static void publish(struct run *run, bool final)
     }
     if (run->count)
         memcpy(points, run->front, run->count * sizeof *points);
-    size_t count = mg_front_thin(points, run->count, &run->limits, MG_FRONT_MAX);
+    size_t count = mg_pareto_thin(points, run->count, &run->limits, MG_FRONT_MAX);
     for (size_t i = 0; i < count; i++)
         if (!was_sent(run, points[i].id)) {
             send_point(run, "point", NULL, &points[i]);
@@ -257,7 +257,7 @@ static void add_to_front(struct run *run, const struct mg_point *point)
         run->capacity = capacity;
     }
     run->front[run->count++] = as_front_point(point);
-    run->count = mg_front_reduce(run->front, run->count);
+    run->count = mg_pareto_reduce(run->front, run->count);
     run->changed = true;
 }
 

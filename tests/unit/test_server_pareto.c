@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/digest.h"
-#include "server/front.h"
+#include "server/pareto.h"
 
 static struct mg_front_point point(const char *id, double latency, uint64_t peak)
 {
@@ -13,20 +13,20 @@ static struct mg_front_point point(const char *id, double latency, uint64_t peak
     return p;
 }
 
-Test(front, reduce_keeps_what_nothing_dominates)
+Test(pareto, reduce_keeps_what_nothing_dominates)
 {
     struct mg_front_point points[] = {point("d", 4, 10), point("a", 1, 100), point("c", 2, 50),
                                       point("b", 2, 60), point("e", 5, 10),  point("f", 1, 100)};
-    size_t count = mg_front_reduce(points, 6);
+    size_t count = mg_pareto_reduce(points, 6);
     cr_assert_eq(count, 3);
     cr_assert_str_eq(points[0].id, "a", "of equal ones the smallest id");
     cr_assert_str_eq(points[1].id, "c");
     cr_assert_str_eq(points[2].id, "d");
-    cr_assert_eq(mg_front_reduce(points, 0), 0);
+    cr_assert_eq(mg_pareto_reduce(points, 0), 0);
 }
 
 /* Against the definition, on random points. */
-Test(front, reduce_agrees_with_the_definition)
+Test(pareto, reduce_agrees_with_the_definition)
 {
     struct mg_rng rng;
     mg_rng_init(&rng, 7);
@@ -46,7 +46,7 @@ Test(front, reduce_agrees_with_the_definition)
             expected += !covered;
         }
         memcpy(points, all, sizeof all);
-        cr_assert_eq(mg_front_reduce(points, n), expected);
+        cr_assert_eq(mg_pareto_reduce(points, n), expected);
     }
 }
 
@@ -57,17 +57,17 @@ static size_t many(struct mg_front_point *points, size_t n)
         snprintf(id, sizeof id, "%016zx", i);
         points[i] = point(id, 1 + (double)i * 1e-4, 1000000000 - i * 100000);
     }
-    return mg_front_reduce(points, n);
+    return mg_pareto_reduce(points, n);
 }
 
-Test(front, thin_keeps_extremes_and_targets)
+Test(pareto, thin_keeps_extremes_and_targets)
 {
     static struct mg_front_point points[6000];
     size_t count = many(points, 6000);
     struct mg_front_limits limits = {.original_latency_s = 1, .original_peak = 1000000000};
     double last = points[count - 1].latency_s;
     cr_assert_eq(count, 6000);
-    count = mg_front_thin(points, count, &limits, MG_FRONT_MAX);
+    count = mg_pareto_thin(points, count, &limits, MG_FRONT_MAX);
     cr_assert_leq(count, MG_FRONT_MAX);
     cr_assert_gt(count, 20);
     cr_assert_eq(points[0].latency_s, 1.0);
@@ -81,42 +81,42 @@ Test(front, thin_keeps_extremes_and_targets)
     }
 }
 
-Test(front, thin_keeps_the_point_for_the_limit)
+Test(pareto, thin_keeps_the_point_for_the_limit)
 {
     static struct mg_front_point points[6000];
     size_t count = many(points, 6000);
     struct mg_front_limits limits = {
         .original_latency_s = 1, .original_peak = 1000000000, .arena_bytes = 1000000000 - 2345 * 100000ull};
-    struct mg_front_point best = points[mg_front_best(points, count, &limits)];
+    struct mg_front_point best = points[mg_pareto_best(points, count, &limits)];
     cr_assert_eq(best.peak_bytes, 1000000000 - 2345 * 100000ull, "the fastest that fits");
-    count = mg_front_thin(points, count, &limits, MG_FRONT_MAX);
-    cr_assert_str_eq(points[mg_front_best(points, count, &limits)].id, best.id);
+    count = mg_pareto_thin(points, count, &limits, MG_FRONT_MAX);
+    cr_assert_str_eq(points[mg_pareto_best(points, count, &limits)].id, best.id);
 }
 
-Test(front, best)
+Test(pareto, best)
 {
     struct mg_front_point points[] = {point("a", 1.00, 100), point("b", 1.08, 60), point("c", 1.11, 50),
                                       point("d", 2.00, 10)};
     struct mg_front_limits none = {.original_latency_s = 1, .original_peak = 100};
     struct mg_front_limits latency = none, memory = none, both = none, never = none;
-    cr_assert_str_eq(points[mg_front_best(points, 4, &none)].id, "b", "no limit: smallest within 1.10");
+    cr_assert_str_eq(points[mg_pareto_best(points, 4, &none)].id, "b", "no limit: smallest within 1.10");
     latency.latency_s = 1.5;
-    cr_assert_str_eq(points[mg_front_best(points, 4, &latency)].id, "c");
+    cr_assert_str_eq(points[mg_pareto_best(points, 4, &latency)].id, "c");
     memory.peak_bytes = 55;
-    cr_assert_str_eq(points[mg_front_best(points, 4, &memory)].id, "c");
+    cr_assert_str_eq(points[mg_pareto_best(points, 4, &memory)].id, "c");
     both.peak_bytes = 60;
     both.latency_s = 1.09;
-    cr_assert_str_eq(points[mg_front_best(points, 4, &both)].id, "b");
-    cr_assert(mg_front_meets(&points[1], &both));
+    cr_assert_str_eq(points[mg_pareto_best(points, 4, &both)].id, "b");
+    cr_assert(mg_pareto_meets(&points[1], &both));
     never.peak_bytes = 5;
-    cr_assert_str_eq(points[mg_front_best(points, 4, &never)].id, "d", "not met: the nearest");
-    cr_assert_not(mg_front_meets(&points[3], &never));
+    cr_assert_str_eq(points[mg_pareto_best(points, 4, &never)].id, "d", "not met: the nearest");
+    cr_assert_not(mg_pareto_meets(&points[3], &never));
 }
 
-Test(front, replacement)
+Test(pareto, replacement)
 {
     struct mg_front_point points[] = {point("a", 1.00, 100), point("b", 1.10, 60), point("c", 2.00, 10)};
     struct mg_front_point covered = point("x", 1.20, 65), beside = point("y", 1.95, 11);
-    cr_assert_str_eq(points[mg_front_replacement(points, 3, &covered)].id, "b");
-    cr_assert_str_eq(points[mg_front_replacement(points, 3, &beside)].id, "c");
+    cr_assert_str_eq(points[mg_pareto_replacement(points, 3, &covered)].id, "b");
+    cr_assert_str_eq(points[mg_pareto_replacement(points, 3, &beside)].id, "c");
 }

@@ -1,8 +1,8 @@
 /* The published front of a job: dominance, thinning to 64 points, the best point for the limit.
  *
  * Pure functions over arrays; used by worker and daemon alike. */
-#ifndef MG_SERVER_FRONT_H
-#define MG_SERVER_FRONT_H
+#ifndef MG_SERVER_PARETO_H
+#define MG_SERVER_PARETO_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -27,15 +27,15 @@ struct mg_front_limits {
 
 /* Sorts by latency and keeps what nothing else dominates (equal figures: the smallest id). Returns
  * the new count. */
-size_t mg_front_reduce(struct mg_front_point *points, size_t count);
+size_t mg_pareto_reduce(struct mg_front_point *points, size_t count);
 /* Of a reduced front at most `most` points, no two nearer than 0.5 % in both directions unless they
  * are the extremes, the point for the limit, or the best for one of the targets of search.md 7. */
-size_t mg_front_thin(struct mg_front_point *points, size_t count, const struct mg_front_limits *limits, size_t most);
-bool mg_front_meets(const struct mg_front_point *point, const struct mg_front_limits *limits);
+size_t mg_pareto_thin(struct mg_front_point *points, size_t count, const struct mg_front_limits *limits, size_t most);
+bool mg_pareto_meets(const struct mg_front_point *point, const struct mg_front_limits *limits);
 /* Index of the point for the limit; not met: the nearest; no limit: the smallest peak within 1.10
  * times the original's latency. `count` > 0, the front reduced. */
-size_t mg_front_best(const struct mg_front_point *points, size_t count, const struct mg_front_limits *limits);
+size_t mg_pareto_best(const struct mg_front_point *points, size_t count, const struct mg_front_limits *limits);
 /* Who stands for a point that left: one that dominates it, else the nearest. count > 0. */
-size_t mg_front_replacement(const struct mg_front_point *points, size_t count, const struct mg_front_point *gone);
+size_t mg_pareto_replacement(const struct mg_front_point *points, size_t count, const struct mg_front_point *gone);
 
 #endif

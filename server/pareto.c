@@ -1,4 +1,4 @@
-#include "server/front.h"
+#include "server/pareto.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@ static int by_latency(const void *a, const void *b)
     return strcmp(p->id, q->id);
 }
 
-size_t mg_front_reduce(struct mg_front_point *points, size_t count)
+size_t mg_pareto_reduce(struct mg_front_point *points, size_t count)
 {
     size_t kept = 0;
     if (count)
@@ -30,7 +30,7 @@ static bool has_limit(const struct mg_front_limits *limits)
     return limits->latency_s > 0 || limits->peak_bytes || limits->arena_bytes;
 }
 
-bool mg_front_meets(const struct mg_front_point *point, const struct mg_front_limits *limits)
+bool mg_pareto_meets(const struct mg_front_point *point, const struct mg_front_limits *limits)
 {
     return (limits->latency_s <= 0 || point->latency_s <= limits->latency_s) &&
            (!limits->peak_bytes || point->peak_bytes <= limits->peak_bytes) &&
@@ -63,7 +63,7 @@ static size_t best_for(const struct mg_front_point *points, size_t count, const 
     return best;
 }
 
-size_t mg_front_best(const struct mg_front_point *points, size_t count, const struct mg_front_limits *limits)
+size_t mg_pareto_best(const struct mg_front_point *points, size_t count, const struct mg_front_limits *limits)
 {
     if (has_limit(limits))
         return best_for(points, count, limits);
@@ -75,7 +75,7 @@ static void mark_target(const struct mg_front_point *points, size_t count, const
                         bool *keep)
 {
     size_t at = best_for(points, count, target);
-    if (mg_front_meets(&points[at], target))
+    if (mg_pareto_meets(&points[at], target))
         keep[at] = true;
 }
 
@@ -85,7 +85,7 @@ static void mark_always(const struct mg_front_point *points, size_t count, const
     static const double latency[] = {1.00, 1.02, 1.05, 1.10, 1.20, 1.50};
     static const double memory[] = {0.8, 0.6, 0.4, 0.3, 0.2, 0.1};
     keep[0] = keep[count - 1] = true;
-    keep[mg_front_best(points, count, limits)] = true;
+    keep[mg_pareto_best(points, count, limits)] = true;
     for (size_t i = 0; i < sizeof latency / sizeof latency[0]; i++)
         mark_target(points, count, &(struct mg_front_limits){.latency_s = latency[i] * limits->original_latency_s},
                     keep);
@@ -117,7 +117,7 @@ static size_t thin_by(const struct mg_front_point *points, size_t count, double 
     return kept;
 }
 
-size_t mg_front_thin(struct mg_front_point *points, size_t count, const struct mg_front_limits *limits, size_t most)
+size_t mg_pareto_thin(struct mg_front_point *points, size_t count, const struct mg_front_limits *limits, size_t most)
 {
     if (count == 0)
         return 0;
@@ -136,7 +136,7 @@ size_t mg_front_thin(struct mg_front_point *points, size_t count, const struct m
     return kept;
 }
 
-size_t mg_front_replacement(const struct mg_front_point *points, size_t count, const struct mg_front_point *gone)
+size_t mg_pareto_replacement(const struct mg_front_point *points, size_t count, const struct mg_front_point *gone)
 {
     size_t nearest = 0;
     for (size_t i = 0; i < count; i++) {
