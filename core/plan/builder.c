@@ -404,7 +404,7 @@ void mg_plan_builder_set_numerics(struct mg_plan_builder *b, enum mg_numerics nu
 static void add_workspaces(struct mg_plan_builder *b)
 {
     for (size_t s = 0; s < b->step_count; s++) {
-        struct mg_plan so_far = {.refs = b->refs, .prices = b->table.prices};
+        struct mg_plan so_far = {.device = b->device, .refs = b->refs, .prices = b->table.prices};
         uint64_t bytes = mg_step_workspace(&so_far, &b->steps[s]);
         if (bytes)
             push_storage(b, bytes);

@@ -194,7 +194,7 @@ static void move_forward(uint32_t *order, size_t from, size_t to)
     order[to] = item;
 }
 
-static void improve(struct mg_placement *p, int64_t reserve, struct mg_arena *scratch)
+static void improve(struct mg_placement *p, struct mg_arena *scratch)
 {
     struct mg_rng rng;
     uint32_t *order = MG_NEW_ARRAY(scratch, uint32_t, p->count);
@@ -203,7 +203,7 @@ static void improve(struct mg_placement *p, int64_t reserve, struct mg_arena *sc
     mg_rng_init(&rng, p->count);
     memcpy(order, p->order, p->count * sizeof *order);
     (void)place_in_order(p, order, UINT64_MAX - 1, &blocker);
-    while (p->height > p->bound && p->effort > reserve) {
+    while (p->height > p->bound && p->effort > 0) {
         size_t to = blocker ? (size_t)mg_rng_below(&rng, blocker) : 0;
         move_forward(order, blocker, to);
         height = place_in_order(p, order, UINT64_MAX - 1, &blocker);
@@ -251,8 +251,8 @@ static enum mg_code place(void *context, struct mg_error *err)
         return MG_OK;
     p.bound = max_live(&p, c->scratch);
     try_orders(&p, c->scratch);
-    improve(&p, p.effort / 2, c->scratch);
-    mg_place_exact(&p, c->align, c->scratch);
+    mg_place_exact(&p, p.effort / 2, c->scratch);
+    improve(&p, c->scratch);
     for (size_t i = 0; i < p.count; i++)
         c->buffers[p.items[i].buffer].offset = base + p.best[i];
     *c->arena_bytes = base + p.height;

@@ -1,18 +1,26 @@
-/* Search for a packing of a given height (after Moffitt and others, MiniMalloc, ASPLOS 2023).
+/* Search for a packing of a given height, in the spirit of MiniMalloc (Moffitt, ASPLOS 2023).
  *
- * Depth first over *canonical* packings: buffers are placed in the order of their offsets (ties by
- * rank), each as low as what is placed allows. Every packing can be pushed down into a canonical one,
- * so nothing is lost. Pruned are
- * - nodes at which some section of time cannot hold its unplaced buffers above their lowest floor,
- * - candidates above which another unplaced buffer would fit whole (it could be placed first).
+ * Only *pushed-down* packings are looked for: every buffer lies on the bottom or on another one. Each
+ * unplaced buffer has a floor, above all that was placed. Time is cut into sections in which the same
+ * buffers live. In a section whose lowest floor is `low`, either one of its buffers with that floor rests there,
+ * or that place stays empty and they all go higher. A node branches on the section with the fewest such ways
+ * (fail first; one way is a forced move; without slack nothing may stay empty). Sections qualify only
+ * if no unplaced buffer could still come to lie under their candidates, so that floors say it all. Pruned
+ * is a node in which some section cannot hold its unplaced buffers above its lowest floor.
  * Where no unplaced buffer spans a point in time the two sides are solved one after the other, without
- * backtracking from one into the other. Several static ranks take turns, with growing effort each. */
+ * backtracking from one into the other. Several ranks of candidates take turns, shaken at random, with growing effort.
+ */
 #include <stdlib.h>
 #include <string.h>
 
 #include "plan/place_priv.h"
 
-enum { MAX_ITEMS = 1000, RANKS = 5 };
+enum { MAX_ITEMS = 1000, RANKS = 5, FIRST_GRANT = 1000000 };
+
+struct section {
+    uint64_t low, sum; /* of the unplaced items that live there: lowest floor, sizes */
+    uint32_t count;    /* those at the lowest floor */
+};
 
 struct exact {
     const struct mg_placement *p;
@@ -24,8 +32,9 @@ struct exact {
     uint32_t **neighbours;  /* by item: those it meets */
     uint32_t *neighbour_count;
     bool *placed;
-    uint64_t *floor; /* by item: the lowest offset above all placed neighbours */
-    uint64_t *section_low, *section_sum;
+    uint64_t *floor;  /* by item: the lowest offset above all placed neighbours */
+    uint64_t *lifted; /* by item, scratch */
+    struct section *sections;
 };
 
 static int compare_u32(const void *a, const void *b)
@@ -63,8 +72,7 @@ static void make_sections(struct exact *x)
         x->first[i] = find_section(bounds, count, p->items[i].lower);
         x->last[i] = find_section(bounds, count, p->items[i].upper);
     }
-    x->section_low = MG_NEW_ARRAY(x->scratch, uint64_t, count);
-    x->section_sum = MG_NEW_ARRAY(x->scratch, uint64_t, count);
+    x->sections = MG_NEW_ARRAY(x->scratch, struct section, count);
 }
 
 static void make_neighbours(struct exact *x)
@@ -82,8 +90,11 @@ static void make_neighbours(struct exact *x)
 }
 
 /* ---- ranks ---- */
-static void rank_items(struct exact *x, int kind)
+static void rank_items(struct exact *x, uint32_t attempt)
 {
+    uint32_t kind = attempt % RANKS;
+    struct mg_rng rng;
+    mg_rng_init(&rng, attempt);
     const struct mg_placement *p = x->p;
     struct mg_place_key *keys = MG_NEW_ARRAY(x->scratch, struct mg_place_key, p->count);
     for (uint32_t i = 0; i < p->count; i++) {
@@ -93,7 +104,8 @@ static void rank_items(struct exact *x, int kind)
             total += (double)p->items[x->neighbours[i][k]].size;
         double by[RANKS][2] = {
             {width, size * width}, {size * width, total}, {total, size * width}, {total, width}, {size, width}};
-        keys[i] = (struct mg_place_key){{by[kind][0], by[kind][1]}, i};
+        double shake = attempt < RANKS ? 1 : 0.5 + mg_rng_unit(&rng);
+        keys[i] = (struct mg_place_key){{by[kind][0] * shake, by[kind][1]}, i};
     }
     qsort(keys, p->count, sizeof *keys, mg_place_compare_keys);
     for (uint32_t i = 0; i < p->count; i++)
@@ -104,65 +116,113 @@ static void rank_items(struct exact *x, int kind)
 struct node {
     const uint32_t *items; /* unplaced, by lower */
     uint32_t count;
-    uint64_t at;        /* offset of the last placed: no later one is below it */
-    uint32_t last_rank; /* its rank */
+};
+/* Where to branch: the items that may rest at the lowest free level of one section of time. */
+struct choice {
+    uint32_t section, count;
+    uint64_t low, slack;
 };
 
-static uint64_t low_of(const struct exact *x, const struct node *node, uint32_t item)
+static uint64_t top_of(const struct exact *x, uint32_t item)
 {
-    return x->floor[item] > node->at ? x->floor[item] : node->at;
+    return x->floor[item] + x->p->items[item].size;
 }
 
-/* Can every section of time hold its unplaced items above the lowest of their floors? */
-static bool sections_fit(struct exact *x, const struct node *node)
+/* Fills, for every section the node's items live in, the lowest of their floors, the sum of their sizes and how many
+ * could rest at the lowest level. */
+static void scan_sections(struct exact *x, const struct node *node, uint32_t *from, uint32_t *to)
 {
-    uint32_t from = UINT32_MAX, to = 0;
+    *from = UINT32_MAX;
+    *to = 0;
     for (uint32_t i = 0; i < node->count; i++) {
         uint32_t item = node->items[i];
-        from = x->first[item] < from ? x->first[item] : from;
-        to = x->last[item] > to ? x->last[item] : to;
+        *from = x->first[item] < *from ? x->first[item] : *from;
+        *to = x->last[item] > *to ? x->last[item] : *to;
     }
-    memset(x->section_low + from, 0xff, (to - from) * sizeof *x->section_low);
-    memset(x->section_sum + from, 0, (to - from) * sizeof *x->section_sum);
+    memset(x->sections + *from, 0, (*to - *from) * sizeof *x->sections);
     for (uint32_t i = 0; i < node->count; i++) {
         uint32_t item = node->items[i];
-        uint64_t low = low_of(x, node, item), size = x->p->items[item].size;
+        uint64_t low = x->floor[item], size = x->p->items[item].size;
         for (uint32_t s = x->first[item]; s < x->last[item]; s++) {
-            x->section_low[s] = low < x->section_low[s] ? low : x->section_low[s];
-            x->section_sum[s] += size;
+            struct section *at = &x->sections[s];
+            if (!at->sum || low < at->low) {
+                at->low = low;
+                at->count = 0;
+            }
+            at->count += low == at->low;
+            at->sum += size;
         }
         x->effort -= x->last[item] - x->first[item];
     }
-    for (uint32_t s = from; s < to; s++)
-        if (x->section_sum[s] && x->section_low[s] + x->section_sum[s] > x->cap)
+}
+
+/* Nothing unplaced can come to lie under the item where it is now. */
+static bool rests_safely(struct exact *x, uint32_t item)
+{
+    x->effort -= x->neighbour_count[item];
+    for (uint32_t k = 0; k < x->neighbour_count[item]; k++) {
+        uint32_t other = x->neighbours[item][k];
+        if (!x->placed[other] && top_of(x, other) <= x->floor[item])
             return false;
+    }
+    return true;
+}
+
+static bool rests_in(const struct exact *x, uint32_t item, uint32_t section, uint64_t low)
+{
+    return x->first[item] <= section && section < x->last[item] && x->floor[item] == low;
+}
+
+static bool all_rest_safely(struct exact *x, const struct node *node, uint32_t section, uint64_t low)
+{
+    for (uint32_t i = 0; i < node->count; i++)
+        if (rests_in(x, node->items[i], section, low) && !rests_safely(x, node->items[i]))
+            return false;
+    return true;
+}
+
+static bool better_choice(const struct choice *a, const struct choice *b)
+{
+    uint32_t branches_a = a->count + (a->slack > 0), branches_b = b->count + (b->slack > 0);
+    if (branches_a != branches_b)
+        return branches_a < branches_b;
+    return a->slack != b->slack ? a->slack < b->slack : a->low < b->low;
+}
+
+/* The section with the fewest ways on; false if some section cannot hold its items any more. */
+static bool choose_section(struct exact *x, const struct node *node, struct choice *best)
+{
+    uint32_t from, to;
+    scan_sections(x, node, &from, &to);
+    for (uint32_t s = from; s < to; s++)
+        if (x->sections[s].sum && x->sections[s].low + x->sections[s].sum > x->cap)
+            return false;
+    best->count = UINT32_MAX - 1;
+    best->slack = UINT64_MAX;
+    for (uint32_t s = from; s < to; s++) {
+        const struct section *at = &x->sections[s];
+        struct choice choice = {s, at->count, at->low, x->cap - at->low - at->sum};
+        bool repeats = s > from && at->sum == at[-1].sum && at->low == at[-1].low && at->count == at[-1].count;
+        if (at->sum && !repeats && better_choice(&choice, best) && all_rest_safely(x, node, s, at->low))
+            *best = choice;
+    }
     return true;
 }
 
 static int compare_candidates(const void *a, const void *b)
 {
-    const struct mg_place_item *x = a, *y = b;
-    if (x->offset != y->offset)
-        return x->offset < y->offset ? -1 : 1;
-    return x->lower < y->lower ? -1 : 1; /* lower: the rank, here */
+    const struct mg_place_key *x = a, *y = b;
+    return x->by[0] < y->by[0] ? -1 : 1;
 }
 
-/* Items that may come next, lowest first. */
-static uint32_t find_candidates(const struct exact *x, const struct node *node, struct mg_place_item *list)
+/* The items that may rest in the chosen place, by rank. */
+static uint32_t find_candidates(const struct exact *x, const struct node *node, const struct choice *choice,
+                                struct mg_place_key *list)
 {
-    uint64_t lowest_top = UINT64_MAX;
     uint32_t count = 0;
-    for (uint32_t i = 0; i < node->count; i++) {
-        uint64_t top = low_of(x, node, node->items[i]) + x->p->items[node->items[i]].size;
-        lowest_top = top < lowest_top ? top : lowest_top;
-    }
-    for (uint32_t i = 0; i < node->count; i++) {
-        uint32_t item = node->items[i];
-        uint64_t at = x->floor[item];
-        if (at < node->at || at >= lowest_top || (at == node->at && x->rank[item] < node->last_rank))
-            continue;
-        list[count++] = (struct mg_place_item){.offset = at, .lower = x->rank[item], .buffer = item};
-    }
+    for (uint32_t i = 0; i < node->count; i++)
+        if (rests_in(x, node->items[i], choice->section, choice->low))
+            list[count++] = (struct mg_place_key){{x->rank[node->items[i]], 0}, node->items[i]};
     qsort(list, count, sizeof *list, compare_candidates);
     return count;
 }
@@ -173,9 +233,8 @@ static bool solve(struct exact *x, const struct node *node);
 static bool place_item(struct exact *x, const struct node *node, uint32_t item)
 {
     uint32_t n = x->neighbour_count[item], rest_count = 0;
-    uint64_t *saved = MG_NEW_ARRAY(x->scratch, uint64_t, n);
+    uint64_t *saved = MG_NEW_ARRAY(x->scratch, uint64_t, n), top = top_of(x, item);
     uint32_t *rest = MG_NEW_ARRAY(x->scratch, uint32_t, node->count);
-    uint64_t top = x->floor[item] + x->p->items[item].size;
     for (uint32_t k = 0; k < n; k++) {
         uint64_t *floor = &x->floor[x->neighbours[item][k]];
         saved[k] = *floor;
@@ -186,12 +245,45 @@ static bool place_item(struct exact *x, const struct node *node, uint32_t item)
         if (node->items[i] != item)
             rest[rest_count++] = node->items[i];
     x->placed[item] = true;
-    struct node next = {rest, rest_count, x->floor[item], x->rank[item]};
+    struct node next = {rest, rest_count};
     if (solve(x, &next))
         return true;
     x->placed[item] = false;
     for (uint32_t k = 0; k < n; k++)
         x->floor[x->neighbours[item][k]] = saved[k];
+    return false;
+}
+
+/* The item does not rest at its floor: then on another unplaced one. False if there is none. */
+static bool lift(struct exact *x, uint32_t item)
+{
+    uint64_t lowest = UINT64_MAX;
+    for (uint32_t k = 0; k < x->neighbour_count[item]; k++) {
+        uint32_t other = x->neighbours[item][k];
+        if (!x->placed[other] && top_of(x, other) < lowest)
+            lowest = top_of(x, other);
+    }
+    if (lowest == UINT64_MAX)
+        return false;
+    x->lifted[item] = lowest > x->floor[item] ? lowest : x->floor[item] + 1;
+    return true;
+}
+
+/* Leaves the chosen place empty: all that could rest there goes higher. */
+static bool waste_place(struct exact *x, const struct node *node, const struct mg_place_key *list, uint32_t count)
+{
+    uint64_t *saved = MG_NEW_ARRAY(x->scratch, uint64_t, count);
+    for (uint32_t c = 0; c < count; c++)
+        if (!lift(x, list[c].item))
+            return false;
+    for (uint32_t c = 0; c < count; c++) {
+        saved[c] = x->floor[list[c].item];
+        x->floor[list[c].item] = x->lifted[list[c].item];
+    }
+    if (solve(x, node))
+        return true;
+    for (uint32_t c = 0; c < count; c++)
+        x->floor[list[c].item] = saved[c];
     return false;
 }
 
@@ -207,19 +299,22 @@ static void unplace(struct exact *x, const uint32_t *items, const uint64_t *floo
 /* Solves the items of `node` from `from` to `to`; all other unplaced items are elsewhere in time. */
 static bool solve_component(struct exact *x, const struct node *node, uint32_t from, uint32_t to)
 {
-    struct node part = {node->items + from, to - from, node->at, node->last_rank};
-    if (!sections_fit(x, &part))
+    struct node part = {node->items + from, to - from};
+    struct choice choice = {0};
+    if (x->effort <= 0 || !choose_section(x, &part, &choice))
         return false;
-    struct mg_place_item *list = MG_NEW_ARRAY(x->scratch, struct mg_place_item, part.count);
-    uint32_t count = find_candidates(x, &part, list);
-    for (uint32_t c = 0; c < count && x->effort > 0; c++) {
+    struct mg_place_key *list = MG_NEW_ARRAY(x->scratch, struct mg_place_key, choice.count);
+    uint32_t count = find_candidates(x, &part, &choice, list);
+    bool solved = false;
+    for (uint32_t c = 0; c <= count && x->effort > 0 && !solved; c++) {
         struct mg_arena_mark mark = mg_arena_mark(x->scratch);
-        bool solved = place_item(x, &part, (uint32_t)list[c].buffer);
+        if (c < count)
+            solved = place_item(x, &part, list[c].item);
+        else if (choice.slack)
+            solved = waste_place(x, &part, list, count);
         mg_arena_rewind(x->scratch, mark);
-        if (solved)
-            return true;
     }
-    return false;
+    return solved;
 }
 
 static bool solve(struct exact *x, const struct node *node)
@@ -254,15 +349,16 @@ static void init_exact(struct exact *x)
     x->neighbour_count = MG_NEW_ARRAY(x->scratch, uint32_t, n);
     x->placed = MG_NEW_ARRAY(x->scratch, bool, n);
     x->floor = MG_NEW_ARRAY(x->scratch, uint64_t, n);
+    x->lifted = MG_NEW_ARRAY(x->scratch, uint64_t, n);
     make_sections(x);
     make_neighbours(x);
 }
 
-static bool attempt(struct exact *x, int kind, uint32_t *items, int64_t effort)
+static bool attempt(struct exact *x, uint32_t number, uint32_t *items, int64_t effort)
 {
     size_t n = x->p->count;
-    struct node root = {items, (uint32_t)n, 0, 0};
-    rank_items(x, kind);
+    struct node root = {items, (uint32_t)n};
+    rank_items(x, number);
     memset(x->placed, 0, n * sizeof *x->placed);
     memset(x->floor, 0, n * sizeof *x->floor);
     x->effort = effort;
@@ -283,36 +379,50 @@ static uint32_t *items_by_lower(const struct exact *x)
     return items;
 }
 
-static bool try_height(struct mg_placement *p, struct exact *x, uint32_t *items, int64_t effort)
+static void take(struct mg_placement *p, const struct exact *x)
 {
-    for (int kind = 0; kind < RANKS && p->effort > 0; kind++) {
+    p->height = 0;
+    for (size_t i = 0; i < p->count; i++) {
+        p->best[i] = x->floor[i];
+        if (top_of(x, (uint32_t)i) > p->height)
+            p->height = top_of(x, (uint32_t)i);
+    }
+}
+
+/* Tries to pack below `cap` with at most `effort`, in attempts that grow. */
+static bool search_height(struct mg_placement *p, struct exact *x, uint32_t *items, uint64_t cap, int64_t effort)
+{
+    int64_t grant = FIRST_GRANT;
+    x->cap = cap;
+    for (uint32_t number = 0; effort > 0; number++) {
         struct mg_arena_mark mark = mg_arena_mark(x->scratch);
-        int64_t granted = effort < p->effort ? effort : p->effort;
-        bool solved = attempt(x, kind, items, granted);
+        int64_t granted = grant < effort ? grant : effort;
+        bool solved = attempt(x, number, items, granted);
         mg_arena_rewind(x->scratch, mark);
+        effort -= granted - x->effort;
         p->effort -= granted - x->effort;
-        if (solved) {
-            memcpy(p->best, x->floor, p->count * sizeof *p->best);
-            p->height = x->cap;
-            return true;
-        }
-        if (x->effort > 0)
-            return false; /* searched to the end: there is no such packing */
+        if (solved)
+            take(p, x);
+        if (solved || x->effort > 0) /* found, or searched to the end: there is no such packing */
+            return solved;
+        grant += number % RANKS == RANKS - 1 ? grant / 8 : 0;
     }
     return false;
 }
 
-void mg_place_exact(struct mg_placement *p, uint64_t align, struct mg_arena *scratch)
+void mg_place_exact(struct mg_placement *p, int64_t effort, struct mg_arena *scratch)
 {
     struct exact x = {.p = p, .scratch = scratch};
-    (void)align;
-    if (p->count > MAX_ITEMS || p->height <= p->bound || p->effort <= 0)
+    if (p->count > MAX_ITEMS || p->height <= p->bound || effort <= 0)
         return;
     init_exact(&x);
     uint32_t *items = items_by_lower(&x);
-    for (int64_t effort = 1000000; p->effort > 0 && p->height > p->bound; effort *= 2) {
-        x.cap = p->bound;
-        if (try_height(p, &x, items, effort))
-            return;
+    if (search_height(p, &x, items, p->bound, effort / 2))
+        return;
+    uint64_t failed = p->bound;
+    for (int round = 0; round < 8 && p->height - failed > p->bound / 512; round++) {
+        uint64_t cap = failed + (p->height - failed) / 2;
+        if (!search_height(p, &x, items, cap, effort / 16))
+            failed = cap;
     }
 }

@@ -32,7 +32,7 @@ struct mg_placement {
 
 /* Keys descending, then items ascending; for qsort. */
 int mg_place_compare_keys(const void *a, const void *b);
-/* Searches for a packing at the lower bound while effort is left. */
-void mg_place_exact(struct mg_placement *p, uint64_t align, struct mg_arena *scratch);
+/* Searches for a packing at the lower bound, then for lower ones than the best, with about `effort`. */
+void mg_place_exact(struct mg_placement *p, int64_t effort, struct mg_arena *scratch);
 
 #endif

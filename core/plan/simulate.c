@@ -266,7 +266,7 @@ uint64_t mg_step_workspace(const struct mg_plan *plan, const struct mg_step *ste
         uint64_t need = plan->prices[plan->refs[step->price + p]].workspace;
         bytes = need > bytes ? need : bytes;
     }
-    return bytes;
+    return mg_device_storage(&plan->device, bytes);
 }
 
 static uint64_t fill_live_bytes(const struct mg_plan *plan, const struct mg_interval *live,
