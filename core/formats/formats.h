@@ -9,6 +9,9 @@
  * *training if the document asks for one (else training->loss is unset and *has_training false). */
 enum mg_code mg_graph_read(const char *json, size_t size, struct mg_arena *arena, struct mg_graph **out,
                            struct mg_training *training, bool *has_training, struct mg_error *err) MG_WARN_UNUSED;
+/* Beside the published members, a training step carries what autodiff knew, so that nothing is lost on
+ * the way to another process: "gradient_of" (a forward operator's name) on operators, and
+ * "forward_ops", how many of the listed operators go forward. Both are read back. */
 void mg_graph_write(struct mg_writer *w, const struct mg_graph *g);
 void mg_graph_write_dot(struct mg_writer *w, const struct mg_graph *g);
 

@@ -159,6 +159,11 @@ static bool op_module(struct mg_json *json, void *into)
     return mg_json_string(json, &((struct native_op *)into)->module, NULL);
 }
 
+static bool op_gradient_of(struct mg_json *json, void *into)
+{
+    return mg_json_string(json, &((struct native_op *)into)->gradient_of, NULL);
+}
+
 static bool op_type(struct mg_json *json, void *into)
 {
     struct native_op *op = into;
@@ -213,9 +218,10 @@ static bool op_in_place(struct mg_json *json, void *into)
 static bool parse_op(struct mg_json *json, struct native_op *op)
 {
     static const struct member members[] = {
-        {"name", op_name, false},         {"op", op_type, true},      {"inputs", op_inputs, true},
-        {"outputs", op_outputs, true},    {"attrs", op_attrs, false}, {"module", op_module, false},
-        {"in_place", op_in_place, false},
+        {"name", op_name, false},         {"op", op_type, true},
+        {"inputs", op_inputs, true},      {"outputs", op_outputs, true},
+        {"attrs", op_attrs, false},       {"module", op_module, false},
+        {"in_place", op_in_place, false}, {"gradient_of", op_gradient_of, false},
     };
     *op = (struct native_op){.in_place = -1};
     return PARSE_MEMBERS(json, "an operator", members, op);
@@ -245,6 +251,16 @@ static bool document_math(struct mg_json *json, void *into)
     if (!PARSE_WORD(json, "arithmetic", &math, "f32", "tf32"))
         return false;
     ((struct native_document *)into)->math = math ? MG_MATH_TF32 : MG_MATH_F32;
+    return true;
+}
+
+static bool document_forward_ops(struct mg_json *json, void *into)
+{
+    struct native_document *d = into;
+    if (!mg_json_int(json, &d->forward_ops))
+        return false;
+    if (d->forward_ops < 0)
+        return mg_json_fail(json, MG_ERR_INVALID, "a number of operators cannot be negative");
     return true;
 }
 
@@ -344,11 +360,16 @@ static bool document_training(struct mg_json *json, void *into)
 bool mg_native_parse(struct mg_json *json, struct native_document *out)
 {
     static const struct member members[] = {
-        {"format", document_format, true},    {"name", document_name, false},
-        {"math", document_math, false},       {"values", document_values, true},
-        {"ops", document_ops, true},          {"outputs", document_outputs, true},
-        {"updates", document_updates, false}, {"training", document_training, false},
+        {"format", document_format, true},
+        {"name", document_name, false},
+        {"math", document_math, false},
+        {"values", document_values, true},
+        {"ops", document_ops, true},
+        {"outputs", document_outputs, true},
+        {"updates", document_updates, false},
+        {"training", document_training, false},
+        {"forward_ops", document_forward_ops, false},
     };
-    *out = (struct native_document){.name = "graph", .math = MG_MATH_F32};
+    *out = (struct native_document){.name = "graph", .math = MG_MATH_F32, .forward_ops = -1};
     return PARSE_MEMBERS(json, "a graph", members, out) && mg_json_finish(json);
 }

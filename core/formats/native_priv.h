@@ -17,7 +17,7 @@ struct native_names {
     size_t count, capacity;
 };
 struct native_op {
-    const char *name, *module; /* NULL if not given */
+    const char *name, *module, *gradient_of; /* NULL if not given */
     enum mg_op_type type;
     struct native_names inputs, outputs;
     struct mg_attr *attrs;
@@ -39,6 +39,7 @@ struct native_document {
     struct native_names outputs;
     struct native_update *updates;
     size_t update_count, update_capacity;
+    int64_t forward_ops; /* -1: not given */
     bool has_training;
     struct mg_training training;
     struct native_names trainable;

@@ -11,6 +11,8 @@ struct building {
     struct mg_graph *g;
     struct mg_arena *arena;
     struct mg_error *err;
+    mg_op *op_slots; /* hash table of operators by name */
+    size_t op_mask;
 };
 
 #define TRY(call)                                                                                                      \
@@ -122,21 +124,46 @@ static enum mg_code add_op(struct building *b, size_t at)
     return MG_OK;
 }
 
+/* ---- operators by name ---- */
+
+static mg_op *op_slot(struct building *b, const char *name)
+{
+    size_t at = (size_t)mg_hash_bytes(name, strlen(name), 0).lo & b->op_mask;
+    while (b->op_slots[at] != MG_NONE && strcmp(b->g->ops[b->op_slots[at]].name, name) != 0)
+        at = (at + 1) & b->op_mask;
+    return &b->op_slots[at];
+}
+
 /* Plans name operators, so their names must differ too. */
-static enum mg_code check_op_names(struct building *b)
+static enum mg_code index_ops(struct building *b)
 {
     size_t capacity = 64;
     while (capacity < 2 * b->g->op_count)
         capacity *= 2;
-    const char **slots = MG_NEW_ARRAY(b->arena, const char *, capacity);
-    for (size_t i = 0; i < b->g->op_count; i++) {
-        const char *name = b->g->ops[i].name;
-        size_t at = (size_t)mg_hash_bytes(name, strlen(name), (uintptr_t)slots).lo & (capacity - 1);
-        for (; slots[at]; at = (at + 1) & (capacity - 1))
-            if (strcmp(slots[at], name) == 0)
-                return fail_name(b, name, "is the name of two operators", "/ops/%zu/name", i);
-        slots[at] = name;
+    b->op_mask = capacity - 1;
+    b->op_slots = MG_NEW_ARRAY(b->arena, mg_op, capacity);
+    memset(b->op_slots, 0xff, capacity * sizeof *b->op_slots);
+    for (mg_op op = 0; op < b->g->op_count; op++) {
+        mg_op *slot = op_slot(b, b->g->ops[op].name);
+        if (*slot != MG_NONE)
+            return fail_name(b, b->g->ops[op].name, "is the name of two operators", "/ops/%u/name", op);
+        *slot = op;
     }
+    return MG_OK;
+}
+
+/* Which operators a training step's gradients belong to, and how many of the listed ones go forward. */
+static enum mg_code link_gradients(struct building *b)
+{
+    for (mg_op op = 0; op < b->g->op_count; op++) {
+        const char *name = b->document->ops[op].gradient_of;
+        if (name && (b->g->ops[op].forward_of = *op_slot(b, name)) == MG_NONE)
+            return fail_name(b, name, "is no operator", "/ops/%u/gradient_of", op);
+    }
+    if (b->document->forward_ops > (int64_t)b->g->op_count)
+        return mg_fail(b->err, MG_ERR_INVALID, "/forward_ops", "there are only %zu operators", b->g->op_count);
+    if (b->document->forward_ops >= 0)
+        b->g->forward_ops = (mg_op)b->document->forward_ops;
     return MG_OK;
 }
 
@@ -200,13 +227,14 @@ enum mg_code mg_native_build(const struct native_document *document, struct mg_a
                              struct mg_error *err)
 {
     struct mg_error ignored;
-    struct building b = {document, mg_graph_new(arena, document->name), arena, err ? err : &ignored};
+    struct building b = {document, mg_graph_new(arena, document->name), arena, err ? err : &ignored, NULL, 0};
     b.g->math = document->math;
     TRY(add_values(&b));
     TRY(add_results(&b));
     for (size_t i = 0; i < document->op_count; i++)
         TRY(add_op(&b, i));
-    TRY(check_op_names(&b));
+    TRY(index_ops(&b));
+    TRY(link_gradients(&b));
     TRY(check_producers(&b));
     TRY(add_outputs(&b));
     TRY(add_updates(&b));

@@ -99,6 +99,8 @@ static void write_op(struct mg_writer *w, const struct mg_graph *g, const struct
     }
     if (op->module && op->module[0])
         mg_write_member_string(w, "module", op->module);
+    if (op->forward_of != MG_NONE)
+        mg_write_member_string(w, "gradient_of", g->ops[op->forward_of].name);
     if (op->in_place_given)
         mg_write_member_int(w, "in_place", op->in_place);
     mg_write_end_object(w);
@@ -133,5 +135,7 @@ void mg_graph_write(struct mg_writer *w, const struct mg_graph *g)
     mg_write_end_array(w);
     write_names(w, "outputs", g, g->outputs, g->output_count);
     write_updates(w, g);
+    if (g->forward_ops < g->op_count)
+        mg_write_member_uint(w, "forward_ops", g->forward_ops);
     mg_write_end_object(w);
 }

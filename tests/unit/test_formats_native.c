@@ -266,6 +266,9 @@ static const struct {
     {GRAPH(X, RELU, OUT ",\"updates\":[{\"weight\":\"x\",\"value\":\"y\"}]"), "/updates/0/weight", "weight"},
     {GRAPH(X "," W, RELU, OUT ",\"updates\":[{\"weight\":\"w\",\"value\":\"x\"}]"), "/updates/0/value", "operator"},
     {GRAPH(X, RELU, OUT ",\"updates\":[{\"weight\":\"x\"}]"), "/updates/0", "value"},
+    {GRAPH(X, RELU, OUT ",\"forward_ops\":2"), "/forward_ops", "1 operators"},
+    {GRAPH(X, "{\"op\":\"relu\",\"inputs\":[\"x\"],\"outputs\":[\"y\"],\"gradient_of\":\"q\"}", OUT),
+     "/ops/0/gradient_of", "no operator"},
     {GRAPH(X, RELU, OUT ",\"training\":{\"loss\":\"l2\"}"), "/training/loss", "squared"},
     {GRAPH(X, RELU, OUT ",\"training\":{\"loss\":\"sum\",\"optimizer\":\"sgd\",\"trainable\":[\"x\"]}"),
      "/training/trainable/0", "weight"},
@@ -310,15 +313,48 @@ Test(native, running_out_of_memory_is_reported)
     }
 }
 
+/* ---- training steps ---- */
+
+static struct mg_graph *training_step(struct mg_arena *arena, const char *name, enum mg_optimizer optimizer)
+{
+    struct mg_graph *forward, *step;
+    struct mg_error err = {0};
+    struct mg_training training = {.loss = MG_LOSS_CROSS_ENTROPY, .optimizer = optimizer};
+    cr_assert_eq(mg_zoo_build(name, NULL, 0, arena, &forward, &err), MG_OK, "%s", err.message);
+    cr_assert_eq(mg_graph_differentiate(forward, &training, arena, &step, &err), MG_OK, "%s", err.message);
+    return normalised(arena, step);
+}
+
+static void training_comes_back(struct mg_arena *arena)
+{
+    static const char *const names[] = {"bert-tiny", "resnet18", "llama-tiny"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const struct mg_graph *g = training_step(arena, names[i], MG_OPTIMIZER_ADAMW);
+        char *text = written(g, mg_graph_write);
+        const struct mg_graph *back = normalised(arena, read_text(arena, text));
+        cr_expect_str_eq(back->digest, g->digest, "%s", names[i]);
+        cr_expect_lt(g->forward_ops, g->op_count);
+        cr_expect_eq(back->forward_ops, g->forward_ops, "%s", names[i]);
+        for (size_t op = 0; op < g->op_count; op++) {
+            cr_expect_str_eq(back->ops[op].name, g->ops[op].name);
+            cr_expect_str_eq(back->ops[op].module, g->ops[op].module);
+            cr_expect_eq(back->ops[op].forward_of, g->ops[op].forward_of, "%s", g->ops[op].name);
+            cr_expect_eq(back->ops[op].in_place, g->ops[op].in_place, "%s", g->ops[op].name);
+        }
+        free(text);
+    }
+}
+
+Test(native, training_steps_come_back)
+{
+    guarded(training_comes_back);
+}
+
 /* ---- speed and Graphviz ---- */
 
 static void time_bert(struct mg_arena *arena)
 {
-    static const struct mg_zoo_option options[] = {{"layers", "48"}}; /* as many operators as 16 training layers */
-    struct mg_graph *built;
-    struct mg_error err = {0};
-    cr_assert_eq(mg_zoo_build("bert-base", options, 1, arena, &built, &err), MG_OK);
-    char *text = written(built, mg_graph_write);
+    char *text = written(training_step(arena, "bert-base", MG_OPTIMIZER_ADAMW), mg_graph_write);
     struct timespec start, end;
     double best = 1e9;
     for (int i = 0; i < 5; i++) {
