@@ -226,7 +226,7 @@ static enum mg_code check_training(struct building *b)
 enum mg_code mg_native_build(const struct native_document *document, struct mg_arena *arena, struct mg_graph **out,
                              struct mg_error *err)
 {
-    struct mg_error ignored;
+    struct mg_error ignored = {0};
     struct building b = {document, mg_graph_new(arena, document->name), arena, err ? err : &ignored, NULL, 0};
     b.g->math = document->math;
     TRY(add_values(&b));

@@ -118,7 +118,8 @@ mg_value net_resident(struct net *net, const char *name, enum mg_kind kind, uint
 
 struct mg_shape net_shape(const struct net *net, mg_value value)
 {
-    return net->code ? (struct mg_shape){.rank = 0} : net->g->values[value].shape;
+    static const struct mg_shape none = {.rank = 0};
+    return net->code ? none : net->g->values[value].shape;
 }
 
 int64_t net_dim(const struct net *net, mg_value value, uint32_t dim)

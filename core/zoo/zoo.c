@@ -148,7 +148,7 @@ struct request {
 static enum mg_code build_network(void *context, struct mg_error *err)
 {
     struct request *request = context;
-    struct mg_error ignored;
+    struct mg_error ignored = {0};
     struct net net = {.arena = request->arena, .network = request->network, .path = "", .err = err ? err : &ignored};
     enum mg_code code = resolve_options(&net, request->options, request->option_count, err);
     if (code)
