@@ -48,11 +48,14 @@ check_includes() {
 
 # What slipped past the names in banned.h would show among the symbols.
 check_symbols() {
-    local library=build/libmagis.a banned found
+    local library=build/libmagis.a banned found twice
     [ -f $library ] || return 0
     banned='exp|exp2|expm1|log|log2|log10|log1p|pow|cbrt|hypot|sin|cos|tan|a(sin|cos|tan)|atan2|(sin|cos|tan)h|erfc?|[lt]gamma|fmod|remainder|ldexp|frexp'
     found=$(nm -A -u $library 2>/dev/null | grep -vE ':(exec_|kernel_)' | grep -E " U (${banned})f?\$" | grep -vE "$(exec_objects)")
     [ -z "$found" ] || { echo "$found"; return 1; }
+    # Two objects that define one name: the linker silently takes the first that it meets.
+    twice=$(nm -g --defined-only $library 2>/dev/null | awk '$2 ~ /[TDBR]/ {print $3}' | sort | uniq -d)
+    [ -z "$twice" ] || { echo "defined twice: $twice"; return 1; }
 }
 
 exec_objects() {

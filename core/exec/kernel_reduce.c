@@ -175,7 +175,8 @@ enum mg_code kernel_cross_entropy(const struct mg_kernel *k)
             continue;
         if (!target_valid(&rows, k->in[1][r]))
             return mg_fail(k->err, MG_ERR_INVALID, "", "a target is no class index");
-        sum += log_sum_exp(x, rows.extent, rows.inner) - x[(int64_t)k->in[1][r] * rows.inner];
+        double norm = k->op->type == MG_OP_NLL_LOSS ? 0 : log_sum_exp(x, rows.extent, rows.inner);
+        sum += norm - x[(int64_t)k->in[1][r] * rows.inner];
     }
     k->out[0][0] = sum / divisor;
     return MG_OK;
@@ -187,12 +188,17 @@ enum mg_code kernel_cross_entropy_grad(const struct mg_kernel *k)
     double scale = k->in[0][0] / target_divisor(k, k->in[2], rows.outer * rows.inner);
     for (int64_t r = 0; r < rows.outer * rows.inner; r++) {
         int64_t begin = row_begin(&rows, r), class = (int64_t)k->in[2][r];
-        double norm = log_sum_exp(k->in[1] + begin, rows.extent, rows.inner);
         if (class == mg_kernel_int(k, MG_ATTR_IGNORE_INDEX))
             continue;
+        if (!target_valid(&rows, k->in[2][r]))
+            return mg_fail(k->err, MG_ERR_INVALID, "", "a target is no class index");
+        k->out[0][begin + class * rows.inner] = -scale;
+        if (k->op->type == MG_OP_NLL_LOSS_GRAD)
+            continue;
+        double norm = log_sum_exp(k->in[1] + begin, rows.extent, rows.inner);
         for (int64_t i = 0; i < rows.extent; i++) {
             int64_t at = begin + i * rows.inner;
-            k->out[0][at] = scale * (exp(k->in[1][at] - norm) - (i == class));
+            k->out[0][at] += scale * exp(k->in[1][at] - norm);
         }
     }
     return MG_OK;

@@ -72,7 +72,8 @@ mg_grad_rule grad_conv_grad_weight, grad_conv_transpose, grad_copy, grad_cos, gr
 mg_grad_rule grad_depth_to_space, grad_div, grad_dropout, grad_elu, grad_erf, grad_exp, grad_expand;
 mg_grad_rule grad_gather, grad_gelu, grad_gemm, grad_global_avg_pool, grad_global_max_pool, grad_group_norm;
 mg_grad_rule grad_hard_sigmoid, grad_hard_swish, grad_instance_norm, grad_layer_norm, grad_leaky_relu, grad_log;
-mg_grad_rule grad_log_softmax, grad_matmul, grad_max, grad_max_pool, grad_min, grad_mul, grad_neg, grad_pad;
+mg_grad_rule grad_log_softmax, grad_matmul, grad_max, grad_max_pool, grad_min, grad_nll_loss, grad_mul, grad_neg,
+    grad_pad;
 mg_grad_rule grad_pow, grad_reciprocal, grad_reduce_max, grad_reduce_mean, grad_reduce_min, grad_reduce_prod;
 mg_grad_rule grad_reduce_sum, grad_relu, grad_reshape, grad_resize, grad_rms_norm, grad_rsqrt, grad_scatter_add;
 mg_grad_rule grad_sigmoid, grad_silu, grad_sin, grad_slice, grad_slice_grad, grad_softmax, grad_softplus;

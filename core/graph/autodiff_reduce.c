@@ -83,11 +83,21 @@ void grad_log_softmax(struct mg_grad *d)
     give_own(d, MG_OP_LOG_SOFTMAX_GRAD, mg_grad_out(d, 0));
 }
 
-void grad_cross_entropy(struct mg_grad *d)
+static void give_loss(struct mg_grad *d, enum mg_op_type type)
 {
     mg_value in[3] = {mg_grad_dy(d, 0), mg_grad_in(d, 0), mg_grad_in(d, 1)}, out;
-    mg_grad_emit_like(d, MG_OP_CROSS_ENTROPY_GRAD, in, 3, NULL, 0, &out, 1);
+    mg_grad_emit_like(d, type, in, 3, NULL, 0, &out, 1);
     mg_grad_give(d, 0, out);
+}
+
+void grad_cross_entropy(struct mg_grad *d)
+{
+    give_loss(d, MG_OP_CROSS_ENTROPY_GRAD);
+}
+
+void grad_nll_loss(struct mg_grad *d)
+{
+    give_loss(d, MG_OP_NLL_LOSS_GRAD);
 }
 
 /* ---- normalisation ---- */

@@ -153,7 +153,7 @@ void mg_axes_rows(struct mg_axes *t)
  * targets at run time: nothing can be split (R7). */
 void mg_axes_cross_entropy(struct mg_axes *t)
 {
-    uint32_t logits = t->desc->type == MG_OP_CROSS_ENTROPY ? 0 : 1;
+    uint32_t logits = t->desc->in_count - 2; /* gradients have the loss's gradient in front */
     const struct mg_shape *x = &t->desc->in_shape[logits];
     if (mg_desc_float(t->desc, MG_ATTR_DIVISOR) == 0)
         return;

@@ -300,7 +300,7 @@ static bool reader_accepts(const struct mg_graph *g, mg_op reader, mg_value v, c
     struct mg_layout_of ignored;
     if (mg_op_cost(op->type) == MG_COST_VIEW) {
         for (uint32_t i = 0; i < op->out_count; i++) {
-            if (!mg_view_layout(g, reader, i, layout, &ignored))
+            if (!mg_derive_layout(g, reader, i, layout, &ignored))
                 return false;
         }
         return true;
@@ -369,7 +369,7 @@ static enum mg_code place_view(struct views *w, mg_op old_op, mg_op op, struct m
     to->ops[op].is_view = true;
     for (uint32_t i = 0; i < to->ops[op].out_count; i++) {
         mg_value old = w->from->ops[old_op].out[i];
-        if (!mg_view_layout(to, op, i, &in, &out))
+        if (!mg_derive_layout(to, op, i, &in, &out))
             return mg_fail(err, MG_ERR_INTERNAL, "", "view '%.100s' has no layout", to->ops[op].name);
         set_layout(to, to->ops[op].out[i], base, &out);
         if (!all_accept(w->from, old, &out))

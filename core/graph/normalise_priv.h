@@ -16,8 +16,8 @@ struct mg_layout_of {
     int64_t offset;
     int64_t stride[MG_MAX_RANK];
 };
-bool mg_view_layout(const struct mg_graph *g, mg_op op, uint32_t slot, const struct mg_layout_of *in,
-                    struct mg_layout_of *out);
+bool mg_derive_layout(const struct mg_graph *g, mg_op op, uint32_t slot, const struct mg_layout_of *in,
+                      struct mg_layout_of *out);
 
 /* The value whose storage v may share: follows view operators upwards. */
 mg_value mg_alias_root(const struct mg_graph *g, mg_value v);

@@ -4,6 +4,7 @@
  * operator, so that table, axes and split rule cannot disagree unnoticed. */
 #include <string.h>
 
+#include "base/json.h"
 #include "graph/ops_priv.h"
 
 static struct mg_attr *find(struct mg_split *t, enum mg_attr_key key)
@@ -83,6 +84,41 @@ void mg_split_iota(struct mg_split *t)
         return;
     find(t, MG_ATTR_SIZE)->i = t->cuts[0].hi - t->cuts[0].lo;
     find(t, MG_ATTR_START)->f += (double)t->cuts[0].lo * find(t, MG_ATTR_DELTA)->f;
+}
+
+/* {"device": seconds, ...} with every number scaled; the text itself if it is no such object. */
+static const char *scaled_latency(struct mg_arena *arena, const char *text, double share)
+{
+    struct mg_json json;
+    const char *key, *out = "{", *comma = "";
+    double seconds;
+    mg_json_init(&json, arena, text, strlen(text));
+    if (mg_json_enter_object(&json)) {
+        while (mg_json_next_member(&json, &key) && mg_json_double(&json, &seconds)) {
+            struct mg_writer w;
+            mg_writer_init(&w);
+            mg_write_begin_object(&w);
+            mg_write_member_double(&w, key, seconds * share);
+            mg_write_end_object(&w);
+            if (mg_writer_finish(&w)) /* without its braces */
+                out = mg_arena_printf(arena, "%s%s%.*s", out, comma, (int)w.size - 2, w.data + 1);
+            mg_writer_release(&w);
+            comma = ",";
+        }
+    }
+    return json.err.code == MG_OK ? mg_arena_printf(arena, "%s}", out) : text;
+}
+
+void mg_split_opaque(struct mg_split *t)
+{
+    double share = 1;
+    for (uint32_t i = 0; i < t->cut_count; i++)
+        share *= (double)(t->cuts[i].hi - t->cuts[i].lo) / (double)t->axes[t->cuts[i].axis].length;
+    find(t, MG_ATTR_FLOPS)->f *= share;
+    find(t, MG_ATTR_BYTES)->f *= share;
+    struct mg_attr *latency = find(t, MG_ATTR_LATENCY);
+    if (latency->string[0])
+        latency->string = scaled_latency(t->arena, latency->string, share);
 }
 
 /* ---- describe ---- */

@@ -67,8 +67,8 @@ static int64_t before(const int64_t *parts, uint32_t slot)
     return sum;
 }
 
-bool mg_view_layout(const struct mg_graph *g, mg_op op, uint32_t slot, const struct mg_layout_of *in,
-                    struct mg_layout_of *out)
+bool mg_derive_layout(const struct mg_graph *g, mg_op op, uint32_t slot, const struct mg_layout_of *in,
+                      struct mg_layout_of *out)
 {
     const struct mg_op_info *info = &g->ops[op];
     const struct mg_shape *from = &g->values[info->in[0]].shape, *to = &g->values[info->out[slot]].shape;

@@ -164,6 +164,8 @@ static const struct op_case op_cases[] = {
     PLAIN(SOFTMAX_GRAD, (X(2, 3, 4), X(2, 3, 4)), 1) PLAIN(LOG_SOFTMAX_GRAD, (X(2, 3, 4), X(2, 3, 4)), 1)
     PLAIN(CROSS_ENTROPY, (W(4, 3), N(4)), 1) PLAIN(CROSS_ENTROPY, (W(4, 3, 2), N(4, 2)), 1)
     CASE(CROSS_ENTROPY, (W(5, 3), N(5)), 1, (INT(IGNORE_INDEX, 1)))
+    PLAIN(NLL_LOSS, (W(4, 3, 2), N(4, 2)), 1) CASE(NLL_LOSS, (W(5, 3), N(5)), 1, (INT(IGNORE_INDEX, 1)))
+    PLAIN(NLL_LOSS_GRAD, (SCALAR(FILL_INPUT), X(4, 3), N(4)), 1)
     PLAIN(CROSS_ENTROPY_GRAD, (SCALAR(FILL_INPUT), X(4, 3), N(4)), 1)
     PLAIN(LAYER_NORM, (W(2, 3, 4)), 3) CASE(LAYER_NORM, (W(2, 3, 4), W(3, 4), W(3, 4)), 3, (INT(AXIS, 1)))
     PLAIN(LAYER_NORM_GRAD, (X(2, 3, 4), X(2, 3, 4), X(2, 3, 1), A(2, 3, 1)), 1)

@@ -105,6 +105,8 @@ static const char *const op_samples[] = {
     "cross_entropy | 6,5,3 i32:6,3 | 1",
     "cross_entropy | 6,5 i64:6 | 1 | ignore_index=-100",
     "cross_entropy_grad | s 6,5,3 i64:6,3 | 1",
+    "nll_loss | 6,5,3 i64:6,3 | 1",
+    "nll_loss_grad | s 6,5,3 i64:6,3 | 1",
     "layer_norm | 4,6,8 | 3",
     "layer_norm | 4,6,8 6,8 6,8 | 3 | axis=1",
     "layer_norm_grad | 4,6,8 4,6,8 4,6,1 4,6,1 | 1",

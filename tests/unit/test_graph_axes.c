@@ -100,11 +100,17 @@ Test(graph_axes, opaque_axes_are_those_declared)
              y = mg_graph_add_value(b.g, "y", MG_KIND_COMPUTED, MG_DTYPE_F32, SHAPE(6));
     (void)y;
     cr_assert_neq(op1(&b, MG_OP_OPAQUE, "y", VALUES(x),
-                      ATTRS(LIST_OF(AXES, MG_COMBINE_SUM, 0, -1, MG_COMBINE_NONE, 1, 0), TEXT_OF(PURITY, "pure"))),
+                      ATTRS(LIST_OF(AXES, MG_COMBINE_SUM, 0, -1, MG_COMBINE_NONE, 1, 0), TEXT_OF(PURITY, "pure"),
+                            REAL_OF(FLOPS, 100), TEXT_OF(LATENCY, "{\"a\\\"b\": 0.25, \"h200\": 1}"))),
                   MG_NONE);
     cr_assert(normalise(&b), "%s", b.err.message);
     cr_expect_str_eq(axes_text(&b), "x0=4+ 0>-; x1=6 1>0");
     cr_expect_eq(mg_op_purity(b.n, 0), MG_PURE);
+    struct mg_op_desc part;
+    cr_assert_eq(mg_op_describe(b.n, 0, &(struct mg_cut){1, 0, 3}, 1, &b.arena, &part, &b.err), MG_OK);
+    cr_expect_eq(mg_desc_float(&part, MG_ATTR_FLOPS), 50);
+    const struct mg_attr *latency = mg_attr_find(part.attrs, part.attr_count, MG_ATTR_LATENCY);
+    cr_expect_str_eq(latency->string, "{\"a\\\"b\":0.125,\"h200\":0.5}");
     bench_close(&b);
 }
 
