@@ -1,4 +1,5 @@
-/* Gradient rules: contractions and attention. */
+/* Gradient rules: contractions and attention. The gradient to the data comes first, then the weight's, then the
+ * bias': the order in which eager frameworks run them, so that the original's peak is theirs. */
 #include "graph/autodiff_priv.h"
 
 /* ---- matmul ---- */
@@ -40,13 +41,13 @@ void grad_matmul(struct mg_grad *d)
 {
     mg_value a = mg_grad_in(d, 0), b = mg_grad_in(d, 1), dy = mg_grad_dy(d, 0);
     bool trans_a = flag(d, MG_ATTR_TRANS_A), trans_b = flag(d, MG_ATTR_TRANS_B);
+    if (mg_grad_wants(d, 0))
+        mg_grad_give(d, 0, grad_left(d, dy, b, trans_a, trans_b));
     if (mg_grad_wants(d, 1)) {
         bool flatten = is_linear_layer(d);
         mg_value rows = flatten ? rows_of(d, a) : a, dy_rows = flatten ? rows_of(d, dy) : dy;
         mg_grad_give(d, 1, grad_right(d, dy_rows, rows, trans_a, trans_b));
     }
-    if (mg_grad_wants(d, 0))
-        mg_grad_give(d, 0, grad_left(d, dy, b, trans_a, trans_b));
 }
 
 static mg_value scaled(struct mg_grad *d, mg_value x, double factor)
@@ -60,14 +61,14 @@ void grad_gemm(struct mg_grad *d)
     mg_value a = mg_grad_in(d, 0), b = mg_grad_in(d, 1), dy = mg_grad_dy(d, 0);
     bool trans_a = flag(d, MG_ATTR_TRANS_A), trans_b = flag(d, MG_ATTR_TRANS_B);
     double alpha = mg_grad_attr(d, MG_ATTR_ALPHA)->f, beta = mg_grad_attr(d, MG_ATTR_BETA)->f;
+    if (mg_grad_wants(d, 0))
+        mg_grad_give(d, 0, scaled(d, grad_left(d, dy, b, trans_a, trans_b), alpha));
+    if (mg_grad_wants(d, 1))
+        mg_grad_give(d, 1, scaled(d, grad_right(d, dy, a, trans_a, trans_b), alpha));
     if (mg_grad_wants(d, 2)) {
         mg_value sum = mg_grad_unbroadcast(d, dy, mg_grad_shape(d, mg_grad_in(d, 2)));
         mg_grad_give(d, 2, scaled(d, sum, beta));
     }
-    if (mg_grad_wants(d, 1))
-        mg_grad_give(d, 1, scaled(d, grad_right(d, dy, a, trans_a, trans_b), alpha));
-    if (mg_grad_wants(d, 0))
-        mg_grad_give(d, 0, scaled(d, grad_left(d, dy, b, trans_a, trans_b), alpha));
 }
 
 /* ---- convolution ---- */
@@ -117,11 +118,11 @@ static void give_bias(struct mg_grad *d)
 void grad_conv(struct mg_grad *d)
 {
     mg_value x = mg_grad_in(d, 0), w = mg_grad_in(d, 1), dy = mg_grad_dy(d, 0);
-    give_bias(d);
-    if (mg_grad_wants(d, 1))
-        mg_grad_give(d, 1, emit_grad_weight(d, dy, x, w));
     if (mg_grad_wants(d, 0))
         mg_grad_give(d, 0, emit_grad_input(d, dy, w, x));
+    if (mg_grad_wants(d, 1))
+        mg_grad_give(d, 1, emit_grad_weight(d, dy, x, w));
+    give_bias(d);
 }
 
 /* The transpose of a convolution from y's shape to x's: its gradients are that convolution and that one's
@@ -129,31 +130,31 @@ void grad_conv(struct mg_grad *d)
 void grad_conv_transpose(struct mg_grad *d)
 {
     mg_value x = mg_grad_in(d, 0), w = mg_grad_in(d, 1), dy = mg_grad_dy(d, 0);
-    give_bias(d);
-    if (mg_grad_wants(d, 1))
-        mg_grad_give(d, 1, emit_grad_weight(d, x, dy, w));
     if (mg_grad_wants(d, 0))
         mg_grad_give(d, 0, emit_conv(d, dy, w));
+    if (mg_grad_wants(d, 1))
+        mg_grad_give(d, 1, emit_grad_weight(d, x, dy, w));
+    give_bias(d);
 }
 
 /* (dy, w) -> dx, linear in both */
 void grad_conv_grad_input(struct mg_grad *d)
 {
     mg_value dy = mg_grad_in(d, 0), w = mg_grad_in(d, 1), g = mg_grad_dy(d, 0);
-    if (mg_grad_wants(d, 1))
-        mg_grad_give(d, 1, emit_grad_weight(d, dy, g, w));
     if (mg_grad_wants(d, 0))
         mg_grad_give(d, 0, emit_conv(d, g, w));
+    if (mg_grad_wants(d, 1))
+        mg_grad_give(d, 1, emit_grad_weight(d, dy, g, w));
 }
 
 /* (dy, x) -> dw, linear in both */
 void grad_conv_grad_weight(struct mg_grad *d)
 {
     mg_value dy = mg_grad_in(d, 0), x = mg_grad_in(d, 1), g = mg_grad_dy(d, 0);
-    if (mg_grad_wants(d, 1))
-        mg_grad_give(d, 1, emit_grad_input(d, dy, g, x));
     if (mg_grad_wants(d, 0))
         mg_grad_give(d, 0, emit_conv(d, x, g));
+    if (mg_grad_wants(d, 1))
+        mg_grad_give(d, 1, emit_grad_input(d, dy, g, x));
 }
 
 /* ---- attention ---- */
