@@ -21,7 +21,8 @@ struct box {
 struct holding { /* what an instance holds at this moment */
     bool alive;
     struct box box;
-    int64_t at; /* slot of the first element */
+    uint32_t depth; /* regions open around it: in these its box is a part's */
+    int64_t at;     /* slot of the first element */
     int64_t stride[MG_MAX_RANK];
 };
 struct host_copy {
@@ -155,6 +156,7 @@ static enum mg_code allocate(struct runner *run, uint32_t instance, const struct
         return refuse(run, "an instance is larger than its storage");
     held->alive = true;
     held->box = *box;
+    held->depth = run->depth;
     held->at = (int64_t)(storage->offset / run->unit);
     for (uint32_t d = box->shape.rank; d-- > 0; size *= box->shape.dim[d])
         held->stride[d] = size;
@@ -204,23 +206,23 @@ static enum mg_code apply_view(struct runner *run, mg_op op, mg_value result, st
     struct mg_op_desc desc;
     struct box box;
     struct mg_tensor layout;
-    uint32_t count = cuts_of(run, op, run->depth, cuts);
-    box_of(run, op, false, 0, run->depth, &box);
+    uint32_t count = cuts_of(run, op, held->depth, cuts);
+    box_of(run, op, false, 0, held->depth, &box);
     if (!sub_tensor(run, held, &box, &layout))
         return refuse(run, "a view reads outside the box that its base holds");
     enum mg_code code = mg_op_describe(run->g, op, cuts, count, run->arena, &desc, run->err);
     if (code)
         return code;
     uint32_t slot = run->g->values[result].slot;
-    if (!mg_view_layout(&desc, slot, &layout))
+    if (!mg_exec_view(&desc, slot, &layout))
         return refuse(run, "a view operator's part is no view of this layout");
-    box_of(run, op, true, slot, run->depth, &held->box);
+    box_of(run, op, true, slot, held->depth, &held->box);
     held->at = layout.data - run->slots;
     memcpy(held->stride, layout.stride, sizeof held->stride);
     return MG_OK;
 }
 
-/* What the instance holds; for views, what follows from its base and the view operators' parts. */
+/* What the instance holds; for views, what follows from its base and the view operators, cut as the base is. */
 static enum mg_code resolve(struct runner *run, uint32_t instance, struct holding *out)
 {
     const struct mg_instance *info = &run->plan->instances[instance];

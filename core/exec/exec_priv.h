@@ -34,6 +34,6 @@ int64_t mg_broadcast_at(const struct mg_shape *shape, const int64_t *index, uint
 /* Where a view operator's result `slot` lies, given where its operand lies: `layout` (stride and, as
  * data, the address) is the operand's on entry, the result's on return. False if this operator's
  * result is no view of that layout. */
-bool mg_view_layout(const struct mg_op_desc *op, uint32_t slot, struct mg_tensor *layout);
+bool mg_exec_view(const struct mg_op_desc *op, uint32_t slot, struct mg_tensor *layout);
 
 #endif

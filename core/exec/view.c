@@ -67,7 +67,7 @@ static bool view_reshape(const struct mg_shape *to, struct mg_tensor *layout)
     return true;
 }
 
-bool mg_view_layout(const struct mg_op_desc *op, uint32_t slot, struct mg_tensor *layout)
+bool mg_exec_view(const struct mg_op_desc *op, uint32_t slot, struct mg_tensor *layout)
 {
     struct mg_kernel k = {.op = op};
     bool is_view = true;
