@@ -209,6 +209,9 @@ enum mg_cost_class mg_op_cost(enum mg_op_type type);
 /* Does a reader accept operand `slot` with these strides (in elements)? */
 bool mg_op_accepts_layout(const struct mg_graph *g, mg_op op, uint32_t slot, const struct mg_shape *shape,
                           const int64_t *stride);
+/* May the only result of `op` take the storage of operand `slot` at its last reading (S6)? Elementwise
+ * operators: every element of the result needs that operand at the same index only. */
+bool mg_op_may_reuse(const struct mg_graph *g, mg_op op, uint32_t slot);
 bool mg_layout_contiguous(const struct mg_shape *shape, const int64_t *stride);
 
 const struct mg_attr *mg_op_attr(const struct mg_op_info *op, enum mg_attr_key key); /* NULL if not in the schema */

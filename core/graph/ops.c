@@ -69,6 +69,21 @@ enum mg_purity mg_op_purity(const struct mg_graph *g, mg_op op)
     return strcmp(purity, "pure") == 0 ? MG_PURE : strcmp(purity, "seeded") == 0 ? MG_SEEDED : MG_IMPURE;
 }
 
+bool mg_op_may_reuse(const struct mg_graph *g, mg_op op, uint32_t slot)
+{
+    const struct mg_op_info *info = &g->ops[op];
+    const struct mg_op_facts *f = &facts[info->type];
+    const struct mg_value_info *in = &g->values[info->in[slot]], *out = &g->values[info->out[0]];
+    if (f->axes != mg_axes_elementwise || f->cost != MG_COST_ELEMENTWISE || f->purity != MG_PURE || info->out_count != 1)
+        return false;
+    if (!mg_shape_equal(&in->shape, &out->shape) || mg_dtype_size(in->dtype) != mg_dtype_size(out->dtype))
+        return false;
+    for (uint32_t k = 0; k < info->in_count; k++)
+        if (k != slot && g->values[info->in[k]].base == in->base)
+            return false;
+    return in->base == info->in[slot] && in->kind == MG_KIND_COMPUTED && info->in_place < 0;
+}
+
 /* ---- attributes ---- */
 
 static const char *const attr_names[MG_ATTR_COUNT] = {

@@ -50,6 +50,16 @@ static uint64_t end_roots(struct mg_evaluator *e, const struct mg_scheme *l, con
     return ended;
 }
 
+/* Bytes that the result of `op` need not have of its own: it takes the storage of an operand that nobody
+ * reads later (called before its operands are made live). */
+static uint64_t reused_bytes(const struct mg_evaluator *e, const struct mg_scheme *l, uint32_t op)
+{
+    for (uint32_t i = l->reuse.start[op]; i < l->reuse.start[op + 1]; i++)
+        if (!e->live[l->reuse.item[i]])
+            return l->bytes[l->reuse.item[i]];
+    return 0;
+}
+
 static uint64_t live_at_start(struct mg_evaluator *e, const struct mg_scheme *l)
 {
     const struct mg_problem *p = e->p;
@@ -71,12 +81,13 @@ static uint64_t memory_pass(struct mg_evaluator *e, const struct mg_scheme *l, c
     uint64_t live = live_at_start(e, l), peak = 0;
     for (uint32_t i = list->count; i-- > 0;) {
         uint32_t x = mg_word_index(list->word[i]);
-        uint64_t here = 0, ended = 0;
+        uint64_t here = 0, ended = 0, shared = 0;
         switch (mg_word_kind(list->word[i])) {
         case MG_WORD_COMPUTE:
+            shared = e->keep_apart ? 0 : reused_bytes(e, l, x);
             live += make_live(e, l, &read_item[read_start[x]], read_start[x + 1] - read_start[x]);
             ended = end_roots(e, l, &def_item[def_start[x]], def_start[x + 1] - def_start[x], &here);
-            here += l->temp[x];
+            here += l->temp[x] - shared;
             break;
         case MG_WORD_LOAD:
             ended = end_roots(e, l, &x, 1, &here);

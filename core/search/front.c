@@ -87,13 +87,13 @@ enum mg_code mg_front_point(struct mg_searcher *s, const struct mg_plan *plan, u
     return mg_plan_id(s->p->g, plan, out->id, err);
 }
 
-enum mg_code mg_front_publish(struct mg_searcher *s, const struct mg_state *state, struct mg_point *out,
+enum mg_code mg_front_publish(struct mg_searcher *s, const struct mg_state *state, bool keep_apart, struct mg_point *out,
                               struct mg_error *err)
 {
     struct mg_figures original = {s->original.latency, s->original.peak, s->original_arena, 0};
     struct mg_plan *plan;
     enum mg_code code =
-        mg_publish(s->p, state->scheme, &state->list, s->options->numerics, &original, s->arena, &plan, err);
+        mg_publish(s->p, state->scheme, &state->list, s->options->numerics, keep_apart, &original, s->arena, &plan, err);
     if (code != MG_OK)
         return code;
     return mg_front_point(s, plan, mg_list_techniques(s->p, state->scheme, &state->list, s->scratch), out, err);
@@ -139,7 +139,7 @@ static uint32_t thin(const struct mg_searcher *s, uint8_t *keep)
 static bool publish_one(struct mg_searcher *s, struct mg_front *front, struct mg_state *state, struct mg_point *point)
 {
     struct mg_error err;
-    if (mg_front_publish(s, state, point, &err) == MG_OK) {
+    if (mg_front_publish(s, state, false, point, &err) == MG_OK) {
         front->accepted++;
         state->published = true;
         return true;
@@ -239,8 +239,7 @@ static void microbatch_baseline(struct mg_searcher *s, struct mg_baseline_result
         if (!scheme || mg_list_from_scheme(s->p, scheme, NULL, s->scratch, &list, &err) != MG_OK)
             continue;
         struct mg_state state = {.scheme = scheme, .list = list};
-        state.cost = mg_evaluate(&s->evaluator, scheme, &list);
-        if (mg_front_publish(s, &state, &out->points[out->point_count], &err) == MG_OK)
+        if (mg_front_publish(s, &state, true, &out->points[out->point_count], &err) == MG_OK)
             out->point_count++;
     }
     qsort(out->points, out->point_count, sizeof *out->points, by_latency);

@@ -26,8 +26,8 @@ bool mg_front_meets(const struct mg_searcher *s, const struct mg_figures *figure
 /* Checks a plan and makes a point of it. MG_ERR_REJECTED: the checker refused (observer told). */
 enum mg_code mg_front_point(struct mg_searcher *s, const struct mg_plan *plan, uint32_t techniques,
                             struct mg_point *out, struct mg_error *err) MG_WARN_UNUSED;
-/* Publishes a state. Memory of the plan is in s->arena. */
-enum mg_code mg_front_publish(struct mg_searcher *s, const struct mg_state *state, struct mg_point *out,
+/* Publishes a state; keep_apart as in struct mg_evaluator. Memory of the plan is in s->arena. */
+enum mg_code mg_front_publish(struct mg_searcher *s, const struct mg_state *state, bool keep_apart, struct mg_point *out,
                               struct mg_error *err) MG_WARN_UNUSED;
 /* Tells the observer of new points, at most every two seconds. */
 void mg_front_update(struct mg_searcher *s, struct mg_front *front);

@@ -19,6 +19,8 @@ struct publisher {
     uint32_t *region;     /* per region: the builder's number */
     uint8_t *ran;         /* per operator */
     uint32_t *in, *out;   /* scratch for one operator */
+    uint32_t *moved;      /* per root: step + 1 at which a result took its storage */
+    bool keep_apart;
 };
 
 /* Which spans end behind which step. A span whose root is an output of an open region is freed outside. */
@@ -40,10 +42,25 @@ static void plan_frees(struct publisher *s, struct mg_arena *arena)
 static void emit_frees(struct publisher *s, uint32_t step)
 {
     for (uint32_t i = s->free_head[step]; i; i = s->free_next[i - 1])
-        mg_plan_builder_free(s->b, s->storage_of[s->root_of_span[i - 1]]);
+        if (s->moved[s->root_of_span[i - 1]] != step + 1)
+            mg_plan_builder_free(s->b, s->storage_of[s->root_of_span[i - 1]]);
 }
 
-static void emit_compute(struct publisher *s, mg_op op)
+/* The operand whose storage the result takes, or -1: the first candidate that ends behind this step. */
+static int32_t reused_operand(const struct publisher *s, mg_op op, uint32_t step)
+{
+    const struct mg_op_info *info = &s->p->g->ops[op];
+    const struct mg_rows *reuse = &s->l->reuse;
+    for (uint32_t i = reuse->start[op]; i < reuse->start[op + 1] && !s->keep_apart; i++)
+        for (uint32_t k = s->free_head[step]; k; k = s->free_next[k - 1])
+            if (s->root_of_span[k - 1] == reuse->item[i])
+                for (uint32_t slot = 0; slot < info->in_count; slot++)
+                    if (info->in[slot] == reuse->item[i])
+                        return (int32_t)slot;
+    return info->in_place;
+}
+
+static void emit_compute(struct publisher *s, mg_op op, uint32_t step)
 {
     const struct mg_graph *g = s->p->g;
     const struct mg_op_info *info = &g->ops[op];
@@ -52,15 +69,19 @@ static void emit_compute(struct publisher *s, mg_op op)
         uint32_t instance = s->instance[g->values[info->in[k]].base];
         s->in[k] = inside ? mg_plan_builder_operand(s->b, op, k, instance) : instance;
     }
+    bool whole = false;
     for (uint32_t k = 0; k < info->out_count; k++) {
         uint32_t v = info->out[k];
-        bool whole = s->l->is_region_output[v];
-        s->out[k] = whole ? s->instance[v] : MG_NONE;
+        whole |= s->l->is_region_output[v];
+        s->out[k] = s->l->is_region_output[v] ? s->instance[v] : MG_NONE;
     }
-    if (inside)
+    int32_t reused = reused_operand(s, op, step);
+    if (whole)
         mg_plan_builder_run(s->b, op, s->in, s->out);
     else
-        mg_plan_builder_compute(s->b, op, s->in, s->out);
+        mg_plan_builder_compute_as(s->b, op, s->in, s->out, reused);
+    if (!whole && reused >= 0 && reused != info->in_place)
+        s->moved[info->in[reused]] = step + 1; /* its storage lives on in the result */
     for (uint32_t k = 0; k < info->out_count; k++) {
         uint32_t v = info->out[k];
         if (s->l->is_region_output[v])
@@ -103,7 +124,7 @@ static void emit_word(struct publisher *s, uint32_t step, struct mg_arena *arena
         if (s->ran[x])
             emit_edit(s, "remat", "op", s->p->g->ops[x].name);
         s->ran[x] = 1;
-        emit_compute(s, x);
+        emit_compute(s, x, step);
         break;
     case MG_WORD_STORE:
         emit_edit(s, "swap", "value", s->p->g->values[x].name);
@@ -148,16 +169,17 @@ static void prepare(struct publisher *s, struct mg_arena *arena)
     s->instance = MG_NEW_ARRAY(arena, uint32_t, s->p->value_count);
     s->storage_of = MG_NEW_ARRAY(arena, uint32_t, s->p->value_count);
     s->stored = MG_NEW_ARRAY(arena, uint32_t, s->p->value_count);
+    s->moved = MG_NEW_ARRAY(arena, uint32_t, s->p->value_count);
     s->ran = MG_NEW_ARRAY(arena, uint8_t, s->p->op_count);
     for (uint32_t v = 0; v < s->p->value_count; v++)
         s->instance[v] = s->storage_of[v] = mg_plan_builder_initial(s->b, v);
 }
 
 enum mg_code mg_publish(const struct mg_problem *p, const struct mg_scheme *l, const struct mg_list *list,
-                        enum mg_numerics numerics, const struct mg_figures *original, struct mg_arena *arena,
-                        struct mg_plan **out, struct mg_error *err)
+                        enum mg_numerics numerics, bool keep_apart, const struct mg_figures *original,
+                        struct mg_arena *arena, struct mg_plan **out, struct mg_error *err)
 {
-    struct publisher s = {.p = p, .l = l, .list = list};
+    struct publisher s = {.p = p, .l = l, .list = list, .keep_apart = keep_apart};
     s.b = mg_plan_builder_new(p->g, p->device, arena);
     mg_plan_builder_set_numerics(s.b, numerics);
     prepare(&s, arena);

@@ -359,6 +359,28 @@ static void find_defs(struct compiler *c)
     l->defs.start[p->op_count] = n;
 }
 
+/* In-place candidates: result and operand belong to the same body and to no buffer of a region. */
+static void find_reuse(struct compiler *c)
+{
+    struct mg_problem *p = c->p;
+    struct mg_scheme *l = c->l;
+    uint32_t n = 0;
+    l->reuse.start = MG_NEW_ARRAY(c->arena, uint32_t, p->op_count + 1);
+    l->reuse.item = MG_NEW_ARRAY(c->arena, uint32_t, p->reads.start[p->op_count]);
+    for (uint32_t op = 0; op < p->op_count; op++) {
+        const struct mg_op_info *info = &p->g->ops[op];
+        l->reuse.start[op] = n;
+        for (uint32_t k = 0; p->computes[op] && k < info->in_count; k++) {
+            uint32_t from = info->in[k], to = info->out[0];
+            if (mg_op_may_reuse(p->g, op, k) && !((p->value_flags[from] | p->value_flags[to]) & MG_VALUE_PINNED) &&
+                !(p->value_flags[from] & MG_VALUE_OUTPUT) && l->home[from] == l->home[to] &&
+                !l->is_region_output[from] && !l->is_region_output[to])
+                l->reuse.item[n++] = from;
+        }
+    }
+    l->reuse.start[p->op_count] = n;
+}
+
 struct mg_hash128 mg_scheme_hash(const struct mg_region *specs, uint32_t count)
 {
     struct mg_hash128 sum = {0, 0};
@@ -453,6 +475,7 @@ enum mg_code mg_scheme_build(struct mg_problem *p, const struct mg_region *specs
             price_copies(&c, v);
     find_inputs(&c);
     find_defs(&c);
+    find_reuse(&c);
     c.l->hash = mg_scheme_hash(specs, count);
     *out = c.l;
     return MG_OK;

@@ -71,9 +71,11 @@ static enum mg_code start_from_original(struct search_call *c, struct mg_error *
     code = mg_list_from_scheme(s->p, none, NULL, s->scratch, &list, err);
     if (code != MG_OK)
         return code;
+    s->evaluator.keep_apart = true;
     s->original = mg_evaluate(&s->evaluator, none, &list);
+    s->evaluator.keep_apart = false;
     s->original_arena = plan->figures.arena_bytes;
-    mg_archive_offer(&s->archive, &s->pool, none, &list, s->original);
+    mg_searcher_try(s, none, &list);
     if (s->observer->plan)
         s->observer->plan(s->observer->context, &c->out->original);
     return MG_OK;
