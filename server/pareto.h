@@ -15,7 +15,6 @@ struct mg_front_point {
     double latency_s;
     uint64_t peak_bytes, arena_bytes, host_bytes;
     uint32_t techniques;
-    const void *tag; /* the owner's */
 };
 struct mg_front_limits {
     double latency_s;     /* 0 = none */

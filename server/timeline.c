@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MAX_GROUPS = 24 };
+
 static const char *const kind_names[MG_MEMORY_KINDS] = {"weights", "activations", "gradients", "workspace", "other"};
 
 /* Where the backward pass begins: known from autodiff; in a graph that was read, the first operator
@@ -142,10 +144,80 @@ static void write_hot_value(struct mg_writer *w, const struct mg_graph *g, const
     mg_write_end_object(w);
 }
 
-void mg_timeline_write_hot(struct mg_writer *w, const struct mg_graph *g, const struct mg_plan *plan,
-                           const struct mg_simulation *simulation, size_t most, struct mg_arena *scratch)
+/* Values whose names differ in numbers only: "layer.*.attention". */
+struct group {
+    const char *name;
+    uint64_t bytes;
+    uint32_t count;
+};
+
+static const char *group_name(const char *name, struct mg_arena *scratch)
 {
-    struct hot *hot = MG_NEW_ARRAY(scratch, struct hot, simulation->hot_count);
+    char *out = mg_arena_alloc(scratch, strlen(name) + 1), *to = out;
+    for (const char *at = name; *at; at++) {
+        bool digit = *at >= '0' && *at <= '9';
+        if (!digit)
+            *to++ = *at;
+        else if (to == out || to[-1] != '*')
+            *to++ = '*';
+    }
+    *to = '\0';
+    return out;
+}
+
+static int by_group_name(const void *a, const void *b)
+{
+    return strcmp(((const struct group *)a)->name, ((const struct group *)b)->name);
+}
+
+static int by_group_bytes(const void *a, const void *b)
+{
+    const struct group *p = a, *q = b;
+    if (p->bytes != q->bytes)
+        return p->bytes > q->bytes ? -1 : 1;
+    return strcmp(p->name, q->name);
+}
+
+static size_t merge_groups(struct group *groups, size_t count)
+{
+    size_t kept = 0;
+    qsort(groups, count, sizeof *groups, by_group_name);
+    for (size_t i = 0; i < count; i++) {
+        if (kept && strcmp(groups[kept - 1].name, groups[i].name) == 0) {
+            groups[kept - 1].bytes += groups[i].bytes;
+            groups[kept - 1].count++;
+        } else {
+            groups[kept++] = groups[i];
+        }
+    }
+    qsort(groups, kept, sizeof *groups, by_group_bytes);
+    return kept;
+}
+
+static void write_groups(struct mg_writer *w, const struct mg_graph *g, const struct mg_plan *plan,
+                         const struct hot *hot, size_t count, struct mg_arena *scratch)
+{
+    struct group *groups = MG_NEW_ARRAY(scratch, struct group, count + 1);
+    for (size_t i = 0; i < count; i++) {
+        const char *name = g->values[plan->instances[hot[i].instance].value].name;
+        groups[i] = (struct group){group_name(name, scratch), hot[i].bytes, 1};
+    }
+    size_t kept = merge_groups(groups, count);
+    mg_write_key(w, "hot_groups");
+    mg_write_begin_array(w);
+    for (size_t i = 0; i < kept && i < MAX_GROUPS; i++) {
+        mg_write_begin_object(w);
+        mg_write_member_string(w, "name", groups[i].name);
+        mg_write_member_uint(w, "count", groups[i].count);
+        mg_write_member_uint(w, "bytes", groups[i].bytes);
+        mg_write_end_object(w);
+    }
+    mg_write_end_array(w);
+}
+
+static size_t collect_hot(const struct mg_plan *plan, const struct mg_simulation *simulation, struct hot *hot,
+                          struct mg_arena *scratch)
+{
     bool *seen = MG_NEW_ARRAY(scratch, bool, plan->storage_count);
     size_t count = 0;
     for (size_t i = 0; i < simulation->hot_count; i++) {
@@ -157,6 +229,14 @@ void mg_timeline_write_hot(struct mg_writer *w, const struct mg_graph *g, const 
     }
     if (count)
         qsort(hot, count, sizeof *hot, by_bytes);
+    return count;
+}
+
+void mg_timeline_write_hot(struct mg_writer *w, const struct mg_graph *g, const struct mg_plan *plan,
+                           const struct mg_simulation *simulation, size_t most, struct mg_arena *scratch)
+{
+    struct hot *hot = MG_NEW_ARRAY(scratch, struct hot, simulation->hot_count + 1);
+    size_t count = collect_hot(plan, simulation, hot, scratch);
     mg_op backward = backward_start(g);
     mg_write_member_uint(w, "hot_count", count);
     mg_write_key(w, "hot");
@@ -164,6 +244,7 @@ void mg_timeline_write_hot(struct mg_writer *w, const struct mg_graph *g, const 
     for (size_t i = 0; i < count && i < most; i++)
         write_hot_value(w, g, plan, &hot[i], backward);
     mg_write_end_array(w);
+    write_groups(w, g, plan, hot, count, scratch);
 }
 
 /* ---- what the plan does ---- */

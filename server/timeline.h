@@ -6,11 +6,12 @@
 
 /* {"peak_bytes", "latency_s", "steps", "kinds": [names], "points": [[start_s, bytes of each kind ...], ...],
  *  "peak": {"at_s", "step"}, "hot": [{"name", "kind", "bytes", "shape", "dtype", "producer", "module"}, ...],
- *  "hot_count", "regions": [...], "recomputed": [...], "swapped": [...]}
- * Inside an mg_arena_guard() on `scratch`. */
+ *  "hot_count", "hot_groups": [{"name": numbers as *, "count", "bytes"}, ...], "regions": [...], "recomputed": [...],
+ * "swapped": [...]} Inside an mg_arena_guard() on `scratch`. */
 enum mg_code mg_timeline_write(struct mg_writer *w, const struct mg_graph *g, const struct mg_plan *plan,
                                struct mg_arena *scratch, struct mg_error *err) MG_WARN_UNUSED;
-/* The member "hot" alone: values alive at the peak of a simulated plan, largest first, at most `most`. */
+/* The members "hot_count", "hot" and "hot_groups" alone: values alive at the peak of a simulated plan, largest first,
+ * at most `most`. */
 void mg_timeline_write_hot(struct mg_writer *w, const struct mg_graph *g, const struct mg_plan *plan,
                            const struct mg_simulation *simulation, size_t most, struct mg_arena *scratch);
 

@@ -27,18 +27,24 @@
 enum { MAX_GRAPH = 1 << 30, OUT_ROOM = 1 << 16 };
 static const double batch_seconds = 2, progress_seconds = 0.5;
 
+struct spooled {
+    char id[17];
+    bool sent; /* its point line is out */
+    uint64_t offset, length, crc;
+};
+
 struct run {
     struct mg_arena arena;
     struct mg_job_request request;
     struct mg_graph *graph;
     struct mg_search_options options;
     struct mg_front_limits limits;
-    /* the front as reported, reduced; tag: struct mg_plan */
+    /* the front as reported, reduced */
     struct mg_front_point *front;
     size_t count, capacity;
     bool changed;
-    char (*sent)[17]; /* ids of plans whose points were sent */
-    size_t sent_count, sent_capacity;
+    struct spooled *spooled; /* plans in the spool: those of a point live only as long as its report */
+    size_t spooled_count, spooled_capacity;
     uint64_t spool_at;
     double started, published_at, progress_at;
     /* control lines that the pipe did not take yet */
@@ -144,33 +150,55 @@ static struct mg_front_point as_front_point(const struct mg_point *point)
                                  .peak_bytes = point->figures.peak_bytes,
                                  .arena_bytes = point->figures.arena_bytes,
                                  .host_bytes = point->figures.host_bytes,
-                                 .techniques = point->techniques,
-                                 .tag = point->plan};
+                                 .techniques = point->techniques};
     memcpy(out.id, point->id, sizeof out.id);
     return out;
 }
 
-static bool was_sent(const struct run *run, const char *id)
+static struct spooled *find_spooled(const struct run *run, const char *id)
 {
-    for (size_t i = 0; i < run->sent_count; i++)
-        if (memcmp(run->sent[i], id, 16) == 0)
-            return true;
-    return false;
+    for (size_t i = 0; i < run->spooled_count; i++)
+        if (memcmp(run->spooled[i].id, id, 16) == 0)
+            return &run->spooled[i];
+    return NULL;
 }
 
-static void remember_sent(struct run *run, const char *id)
+static struct spooled *new_spooled(struct run *run)
 {
-    if (run->sent_count == run->sent_capacity) {
-        size_t capacity = run->sent_capacity * 2 + 64;
-        void *larger = realloc(run->sent, capacity * sizeof *run->sent);
-        if (!larger) {
-            run->broken = true;
-            return;
-        }
-        run->sent = larger;
-        run->sent_capacity = capacity;
+    if (run->spooled_count == run->spooled_capacity) {
+        size_t capacity = run->spooled_capacity * 2 + 64;
+        struct spooled *larger = realloc(run->spooled, capacity * sizeof *larger);
+        if (!larger)
+            return NULL;
+        run->spooled = larger;
+        run->spooled_capacity = capacity;
     }
-    memcpy(run->sent[run->sent_count++], id, 17);
+    return &run->spooled[run->spooled_count++];
+}
+
+/* Appends the point's plan to the spool unless it is there. */
+static struct spooled *spool(struct run *run, const struct mg_point *point)
+{
+    unsigned char *blob;
+    size_t size;
+    struct mg_error err;
+    struct spooled *entry = find_spooled(run, point->id);
+    if (entry || run->broken)
+        return entry;
+    if (mg_plan_pack(point->plan, &blob, &size, &err) != MG_OK) {
+        run->broken = true;
+        return NULL;
+    }
+    entry = new_spooled(run);
+    if (entry && mg_child_write(MG_WORKER_SPOOL, blob, size)) {
+        *entry = (struct spooled){.offset = run->spool_at, .length = size, .crc = crc32(0, blob, (uInt)size)};
+        memcpy(entry->id, point->id, sizeof entry->id);
+        run->spool_at += size;
+    } else {
+        run->broken = true;
+    }
+    free(blob);
+    return run->broken ? NULL : entry;
 }
 
 static void write_figures(struct mg_writer *w, const struct mg_front_point *point)
@@ -185,28 +213,21 @@ static void write_figures(struct mg_writer *w, const struct mg_front_point *poin
     mg_write_member_uint(w, "techniques", point->techniques);
 }
 
-/* Appends the plan to the spool and says where it lies. */
 static void send_point(struct run *run, const char *type, const char *series, const struct mg_front_point *point)
 {
-    unsigned char *blob;
-    size_t size;
-    struct mg_error err;
     struct mg_writer w;
-    if (run->broken || mg_plan_pack(point->tag, &blob, &size, &err) != MG_OK) {
-        run->broken = true;
+    struct spooled *entry = find_spooled(run, point->id);
+    if (!entry)
         return;
-    }
-    run->broken = !mg_child_write(MG_WORKER_SPOOL, blob, size);
     begin_line(&w, type);
     if (series)
         mg_write_member_string(&w, "series", series);
     write_figures(&w, point);
-    mg_write_member_uint(&w, "offset", run->spool_at);
-    mg_write_member_uint(&w, "length", size);
-    mg_write_member_uint(&w, "crc", crc32(0, blob, (uInt)size));
+    mg_write_member_uint(&w, "offset", entry->offset);
+    mg_write_member_uint(&w, "length", entry->length);
+    mg_write_member_uint(&w, "crc", entry->crc);
     end_line(run, &w);
-    run->spool_at += size;
-    free(blob);
+    entry->sent |= !series;
 }
 
 static void publish(struct run *run, bool final)
@@ -221,10 +242,8 @@ static void publish(struct run *run, bool final)
         memcpy(points, run->front, run->count * sizeof *points);
     size_t count = mg_pareto_thin(points, run->count, &run->limits, MG_FRONT_MAX);
     for (size_t i = 0; i < count; i++)
-        if (!was_sent(run, points[i].id)) {
+        if (find_spooled(run, points[i].id) && !find_spooled(run, points[i].id)->sent)
             send_point(run, "point", NULL, &points[i]);
-            remember_sent(run, points[i].id);
-        }
     begin_line(&w, "front");
     mg_write_member_bool(&w, "final", final);
     mg_write_key(&w, "ids");
@@ -256,6 +275,8 @@ static void add_to_front(struct run *run, const struct mg_point *point)
         run->front = larger;
         run->capacity = capacity;
     }
+    if (!spool(run, point))
+        return;
     run->front[run->count++] = as_front_point(point);
     run->count = mg_pareto_reduce(run->front, run->count);
     run->changed = true;
@@ -291,8 +312,8 @@ static void on_plan(void *context, const struct mg_point *point)
     if (run->limits.original_peak == 0) {
         struct mg_front_point original = as_front_point(point);
         set_limits(run, &point->figures);
+        spool(run, point);
         send_point(run, "original", NULL, &original);
-        remember_sent(run, original.id);
     }
     add_to_front(run, point);
     publish_if_due(run, now(NULL));
@@ -306,6 +327,7 @@ static void on_baseline(void *context, const struct mg_baseline_result *baseline
         return;
     for (uint32_t i = 0; i < baseline->point_count; i++) {
         struct mg_front_point point = as_front_point(&baseline->points[i]);
+        spool(run, &baseline->points[i]);
         send_point(run, "point", baseline->name, &point);
     }
     begin_line(&w, "baseline");
@@ -490,7 +512,7 @@ int mg_cmd_worker(int argc, char **argv)
     bool good = !run.broken;
     mg_arena_release(&run.arena);
     free(run.front);
-    free(run.sent);
+    free(run.spooled);
     free(run.out);
     return good ? MG_EXIT_DONE : MG_EXIT_FAILED;
 }
