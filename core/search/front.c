@@ -5,6 +5,7 @@
 
 #include "search/microbatch.h"
 #include "search/publish.h"
+#include "search/sublinear.h"
 
 static const double latency_targets[] = {1.00, 1.02, 1.05, 1.10, 1.20, 1.50};
 static const double memory_targets[] = {0.8, 0.6, 0.4, 0.3, 0.2, 0.1};
@@ -245,11 +246,50 @@ static void microbatch_baseline(struct mg_searcher *s, struct mg_baseline_result
     qsort(out->points, out->point_count, sizeof *out->points, by_latency);
 }
 
+static void add_point(struct mg_searcher *s, struct mg_baseline_result *out, const struct mg_list *list)
+{
+    struct mg_error err;
+    struct mg_state state = {.scheme = mg_searcher_scheme(s, NULL, 0, NULL), .list = *list};
+    if (state.scheme && mg_front_publish(s, &state, false, &out->points[out->point_count], &err) == MG_OK)
+        out->point_count++;
+}
+
+/* Of points by latency, those with a smaller peak than all before. */
+static void keep_pareto(struct mg_baseline_result *out)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < out->point_count; i++)
+        if (kept == 0 || out->points[i].figures.peak_bytes < out->points[kept - 1].figures.peak_bytes)
+            out->points[kept++] = out->points[i];
+    out->point_count = kept;
+}
+
+static void sublinear_baseline(struct mg_searcher *s, struct mg_baseline_result *out)
+{
+    struct mg_list list = mg_list_new(s->arena, s->pool.capacity);
+    uint64_t budget[MG_SUBLINEAR_BUDGETS];
+    out->name = "sublinear";
+    if (s->p->g->forward_ops == MG_NONE || s->p->g->forward_ops >= s->p->op_count) {
+        out->not_applicable = "the graph has no backward pass";
+        return;
+    }
+    uint32_t n = mg_sublinear_budgets(s, &list, budget);
+    out->points = MG_NEW_ARRAY(s->arena, struct mg_point, n + 1);
+    for (uint32_t i = 0; i < n; i++)
+        if (mg_sublinear_segments(s, budget[i], &list, NULL, NULL))
+            add_point(s, out, &list);
+    if (mg_sublinear_cheap(s, &list))
+        add_point(s, out, &list);
+    qsort(out->points, out->point_count, sizeof *out->points, by_latency);
+    keep_pareto(out);
+}
+
 enum mg_code mg_front_baselines(struct mg_searcher *s, struct mg_search_result *out, struct mg_error *err)
 {
     (void)err;
     out->baselines = MG_NEW_ARRAY(s->arena, struct mg_baseline_result, 2);
     microbatch_baseline(s, &out->baselines[out->baseline_count++]);
+    sublinear_baseline(s, &out->baselines[out->baseline_count++]);
     for (uint32_t i = 0; i < out->baseline_count && s->observer->baseline; i++)
         s->observer->baseline(s->observer->context, &out->baselines[i]);
     return MG_OK;

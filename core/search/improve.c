@@ -4,6 +4,7 @@
 
 #include "search/expand.h"
 #include "search/microbatch.h"
+#include "search/sublinear.h"
 
 struct improver {
     struct mg_searcher *s;
@@ -57,6 +58,13 @@ static void descend_from_seeds(struct improver *m)
             ladder(m, scheme, 0);
         }
     }
+    uint64_t budget[MG_SUBLINEAR_BUDGETS];
+    uint32_t n = s->options->techniques & MG_TECHNIQUE_REMAT ? mg_sublinear_budgets(s, &m->spare, budget) : 0;
+    for (uint32_t i = 0; i < n && !s->stop; i++)
+        if (mg_sublinear_segments(s, budget[i], &m->list, NULL, NULL))
+            ladder(m, none, 0);
+    if (n && !s->stop && mg_sublinear_cheap(s, &m->list))
+        ladder(m, none, 0);
     if (!s->stop && seed_list(m, none))
         ladder(m, none, 0);
 }
