@@ -98,7 +98,7 @@ find_browser() {
 for program in "$@"; do
     case $program in
     */replay/*) run "replay-$(basename "$program")" 120 "$program" "tests/fuzz/corpus/$(basename "$program")" ;;
-    *) run "$(basename "$program")" 120 "$program" ;;
+    *) run "$(basename "$program")" 150 "$program" --timeout 120 ;;
     esac
 done
 if [ "${MAGIS_ONLY:-}" != unit ]; then
