@@ -87,11 +87,14 @@ $(BUILD)/libmagis.a: $(CORE_OBJ)
 $(BUILD)/libstore.a: $(STORE_OBJ)
 $(BUILD)/libserver.a: $(filter-out $(MAIN_OBJ),$(SERVER_OBJ))
 $(BUILD)/libtest.a: $(HELP_OBJ)
+# A linker takes the first of two equal names from an archive in silence: refuse them here.
 $(BUILD)/%.a:
 	@mkdir -p $(@D)
 	@rm -f $@
 	$(SAY) '  AR   $@'
 	$(Q)ar rcs $@ $^
+	@twice=$$(nm -g --defined-only $@ 2>/dev/null | awk '$$2 ~ /[TDBRC]/ { print $$3 }' | sort | uniq -d); \
+		[ -z "$$twice" ] || { echo "$@: defined twice: $$twice" >&2; exit 1; }
 
 $(BUILD)/magisd: $(SERVER_OBJ) $(STORE_OBJ) $(BUILD)/libmagis.a
 	$(SAY) '  LINK $@'
