@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "exec/exec.h"
-#include "plan_util.h"
+#include "region_util.h"
 #include "zoo/zoo.h"
 
 static double difference_of(const struct mg_graph *g, const struct mg_plan *plan, uint64_t seed, struct mg_arena *arena,
@@ -89,183 +89,25 @@ Test(exec_plan, originals_equal_their_graphs)
 
 /* ---- the batch in parts: every operator that carries it, in one region ---- */
 
-struct batch_use { /* how the batch lies in a value */
-    bool there;
-    int8_t dim;
-    int64_t unit; /* elements of the dimension for each sample */
-};
-struct micro {
-    const struct mg_graph *g;
-    struct mg_arena *arena;
-    uint32_t parts;
-    int64_t batch;
-    struct mg_region_op *ops;
-    uint32_t op_count;
-    bool *inside; /* by operator */
-    struct batch_use *use;
-    struct mg_plan_builder *b;
-    uint32_t *current; /* by base value */
-    uint32_t *slices;
-    size_t slice_count, slice_capacity;
-    bool swap; /* store what the body keeps for later, and load it before its last reader */
-    struct mg_plan *plan;
-};
-
-/* The operator's axis along which some operand carries the batch. */
-static bool batch_axis(struct micro *m, mg_op op, struct mg_region_op *out)
-{
-    uint32_t count;
-    const struct mg_axis *axes = mg_op_axes(m->g, op, &count);
-    const struct mg_op_info *info = &m->g->ops[op];
-    for (uint32_t i = 0; i < info->in_count; i++) {
-        struct batch_use use = m->use[info->in[i]];
-        for (uint32_t a = 0; use.there && a < count; a++)
-            if (axes[a].in[i].dim == use.dim && use.unit % axes[a].in[i].unit == 0 && !axes[a].window) {
-                *out = (struct mg_region_op){op, a, use.unit / axes[a].in[i].unit};
-                return true;
-            }
-        cr_assert(!use.there, "%s reads the batch and has no axis for it", info->name);
-    }
-    return false;
-}
-
-static void spread_batch(struct micro *m)
-{
-    for (mg_value v = 0; v < m->g->value_count; v++)
-        if (m->g->values[v].kind == MG_KIND_INPUT && m->g->values[v].shape.rank)
-            m->use[v] = (struct batch_use){true, 0, 1};
-    for (mg_op op = 0; op < m->g->op_count; op++) {
-        struct mg_region_op entry;
-        uint32_t count;
-        if (!batch_axis(m, op, &entry))
-            continue;
-        const struct mg_axis *axis = &mg_op_axes(m->g, op, &count)[entry.axis];
-        m->ops[m->op_count++] = entry;
-        m->inside[op] = true;
-        for (uint32_t i = 0; i < m->g->ops[op].out_count; i++)
-            if (axis->out[i].dim >= 0)
-                m->use[m->g->ops[op].out[i]] =
-                    (struct batch_use){true, axis->out[i].dim, axis->out[i].unit * entry.scale};
-    }
-}
-
-static void micro_op(struct micro *m, mg_op op)
-{
-    const struct mg_op_info *info = &m->g->ops[op];
-    uint32_t in[8], out[8];
-    for (uint32_t i = 0; i < info->in_count; i++) {
-        uint32_t have = m->current[m->g->values[info->in[i]].base];
-        in[i] = mg_plan_builder_operand(m->b, op, i, have);
-        bool sliced = in[i] != have && m->inside[op] && mg_plan_builder_is_local(m->b, in[i]) &&
-                      !mg_plan_builder_is_local(m->b, have);
-        for (size_t k = 0; k < m->slice_count && sliced; k++)
-            sliced = m->slices[k] != in[i];
-        if (sliced)
-            *MG_PUSH(m->arena, m->slices, m->slice_count, m->slice_capacity) = in[i];
-    }
-    mg_plan_builder_run(m->b, op, in, out);
-    for (uint32_t i = 0; i < info->out_count; i++)
-        m->current[info->out[i]] = out[i];
-}
-
-static mg_op last_inner_reader(const struct micro *m, mg_value base, mg_op from)
-{
-    mg_op last = MG_NONE;
-    for (mg_op op = from; op < m->g->op_count; op++)
-        for (uint32_t i = 0; i < m->g->ops[op].in_count && m->inside[op] && !m->g->ops[op].is_view; i++)
-            if (m->g->values[m->g->ops[op].in[i]].base == base)
-                last = op;
-    return last;
-}
-
-/* Frees part-local instances after their last reader in the body; with `swap`, others leave and come back. */
-static void settle_body(struct micro *m, mg_op op, uint32_t *stored)
-{
-    for (mg_value v = 0; v < m->g->value_count; v++) {
-        if (m->g->values[v].base != v || m->current[v] == MG_NONE || !mg_plan_builder_is_local(m->b, m->current[v]))
-            continue;
-        if (last_inner_reader(m, v, op + 1) == MG_NONE) {
-            mg_plan_builder_free(m->b, m->current[v]);
-            m->current[v] = MG_NONE;
-        } else if (m->swap && op < m->g->forward_ops && op + 2 >= m->g->forward_ops && stored[v] == MG_NONE) {
-            stored[v] = m->current[v];
-            mg_plan_builder_store(m->b, m->current[v]);
-            mg_plan_builder_free(m->b, m->current[v]);
-            m->current[v] = MG_NONE;
-        }
-    }
-}
-
-static void load_operands(struct micro *m, mg_op op, uint32_t *stored)
-{
-    for (uint32_t i = 0; i < m->g->ops[op].in_count; i++) {
-        mg_value base = m->g->values[m->g->ops[op].in[i]].base;
-        if (m->current[base] == MG_NONE && stored[base] != MG_NONE)
-            m->current[base] = mg_plan_builder_load(m->b, stored[base]);
-    }
-}
-
-static void micro_body(struct micro *m, uint32_t region)
-{
-    const mg_value *outputs;
-    uint32_t *stored = MG_NEW_ARRAY(m->arena, uint32_t, m->g->value_count);
-    uint32_t count = mg_plan_builder_region_outputs(m->b, region, &outputs);
-    uint32_t *outs = MG_NEW_ARRAY(m->arena, uint32_t, count);
-    memset(stored, 0xff, m->g->value_count * sizeof *stored);
-    mg_plan_builder_begin(m->b, region, outputs, count, outs);
-    for (mg_op op = 0; op < m->g->op_count; op++) {
-        if (!m->inside[op] || m->g->ops[op].is_view)
-            continue;
-        load_operands(m, op, stored);
-        micro_op(m, op);
-        settle_body(m, op, stored);
-    }
-    for (size_t k = 0; k < m->slice_count; k++)
-        mg_plan_builder_free(m->b, m->slices[k]);
-    mg_plan_builder_end(m->b, region);
-    for (uint32_t i = 0; i < count; i++)
-        m->current[outputs[i]] = outs[i];
-}
-
-static bool reads_inside(const struct micro *m, mg_op op)
-{
-    for (uint32_t i = 0; i < m->g->ops[op].in_count; i++) {
-        mg_op producer = m->g->values[m->g->ops[op].in[i]].producer;
-        if (producer != MG_NONE && (m->inside[producer] || reads_inside(m, producer)))
-            return true;
-    }
-    return false;
-}
-
-static enum mg_code build_micro(void *context, struct mg_error *err)
-{
-    struct micro *m = context;
-    size_t values = m->g->value_count, ops = m->g->op_count;
-    m->ops = MG_NEW_ARRAY(m->arena, struct mg_region_op, ops);
-    m->inside = MG_NEW_ARRAY(m->arena, bool, ops);
-    m->use = MG_NEW_ARRAY(m->arena, struct batch_use, values);
-    m->current = MG_NEW_ARRAY(m->arena, uint32_t, values);
-    spread_batch(m);
-    m->b = mg_plan_builder_new(m->g, mg_device_builtin("rtx3090"), m->arena);
-    for (mg_value v = 0; v < values; v++)
-        m->current[v] = mg_plan_builder_initial(m->b, v);
-    uint32_t region = mg_plan_builder_region(m->b, MG_NONE, m->batch, m->parts, m->ops, m->op_count);
-    for (mg_op op = 0; op < ops; op++)
-        if (!m->inside[op] && !m->g->ops[op].is_view && !reads_inside(m, op))
-            micro_op(m, op);
-    micro_body(m, region);
-    for (mg_op op = 0; op < ops; op++)
-        if (!m->inside[op] && !m->g->ops[op].is_view && reads_inside(m, op))
-            micro_op(m, op);
-    return mg_plan_builder_finish(m->b, NULL, &m->plan, err);
-}
-
 static size_t count_steps(const struct mg_plan *plan, enum mg_step_kind kind)
 {
     size_t count = 0;
     for (size_t s = 0; s < plan->step_count; s++)
         count += plan->steps[s].kind == kind;
     return count;
+}
+
+static struct region_tree micro_batch(const struct mg_graph *g, struct mg_arena *arena, uint32_t parts, bool swap)
+{
+    struct region_tree t = {.g = g, .arena = arena, .depth = 1, .swap_percent = swap ? 40 : 0};
+    mg_rng_init(&t.rng, parts);
+    start_level(&t, 0, parts);
+    for (mg_value v = 0; v < g->value_count; v++)
+        if (g->values[v].kind == MG_KIND_INPUT && g->values[v].shape.rank)
+            t.level[0].use[v] = (struct carried){true, 0, 1};
+    cr_assert(grow_level(&t, 0));
+    guarded(arena, plan_of_tree, &t);
+    return t;
 }
 
 static enum mg_code micro_batches(void *context, struct mg_error *err)
@@ -276,13 +118,13 @@ static enum mg_code micro_batches(void *context, struct mg_error *err)
         for (uint32_t parts = 2; parts <= 3; parts++)
             for (int swap = 0; swap < 2; swap++) {
                 const struct mg_graph *g = build_net(&small_nets[i], arena);
-                struct micro m = {.g = g, .arena = arena, .parts = parts, .swap = swap};
-                m.batch = atoll(small_nets[i].options[0].value);
-                guarded(arena, build_micro, &m);
-                double difference = difference_of(g, m.plan, 3, arena, small_nets[i].name);
+                struct region_tree t = micro_batch(g, arena, parts, swap);
+                double difference = difference_of(g, t.plan, 3, arena, small_nets[i].name);
                 cr_expect(difference < 1e-9, "%s in %u parts: %g", small_nets[i].name, parts, difference);
-                cr_expect_gt(count_steps(m.plan, MG_STEP_ACC), 0, "%s", small_nets[i].name);
-                cr_expect_eq(count_steps(m.plan, MG_STEP_STORE) > 0, swap, "%s", small_nets[i].name);
+                cr_expect_gt(count_steps(t.plan, MG_STEP_ACC), 0, "%s", small_nets[i].name);
+                cr_expect_eq(count_steps(t.plan, MG_STEP_STORE) > 0, swap, "%s", small_nets[i].name);
+                cr_expect(2 * t.level[0].op_count > g->op_count, "%s: only %u of %zu operators are in the region",
+                          small_nets[i].name, t.level[0].op_count, g->op_count);
             }
     return MG_OK;
 }
@@ -326,6 +168,100 @@ Test(exec_plan, random_regions_and_swaps_change_no_number)
 {
     for (uint64_t seed = 1; seed <= 60; seed++)
         random_plan(seed);
+}
+
+/* Elementwise chains with transposes, broadcasts, products, reductions of all kinds, and normalisation: as many
+ * ways as there are for a value to carry a dimension, lose it, or have it elsewhere than in front. */
+static mg_value random_step(struct bench *b, struct mg_rng *rng, mg_value x, mg_value other)
+{
+    mg_value in[2] = {x, other}, out[3];
+    int64_t perm[3] = {1, 0, 2};
+    struct mg_attr axes = {.key = MG_ATTR_AXES, .type = MG_ATTR_TYPE_INTS, .count = 1, .ints = perm};
+    static const enum mg_op_type reductions[] = {MG_OP_REDUCE_SUM, MG_OP_REDUCE_MEAN, MG_OP_REDUCE_MAX,
+                                                 MG_OP_REDUCE_MIN, MG_OP_REDUCE_PROD};
+    mg_value y;
+    switch (mg_rng_below(rng, 8)) {
+    case 0:
+        perm[0] = (int64_t)mg_rng_below(rng, 2);
+        return op1(b, reductions[mg_rng_below(rng, 5)], NULL, VALUES(x), &axes, 1);
+    case 1:
+        y = op1(b, MG_OP_TRANSPOSE, NULL, VALUES(x),
+                ATTRS(((struct mg_attr){.key = MG_ATTR_PERM, .type = MG_ATTR_TYPE_INTS, .count = 3, .ints = perm})));
+        return op1(b, MG_OP_TANH, NULL, VALUES(y), NO_ATTRS);
+    case 2:
+        return op1(b, MG_OP_SOFTMAX, NULL, VALUES(x), NO_ATTRS);
+    case 3:
+        cr_assert_eq(mg_graph_add_op(b->g, MG_OP_LAYER_NORM, NULL, in, 1, NULL, 0, NULL, 3, out, &b->err), MG_OK);
+        return op1(b, MG_OP_ADD, NULL, VALUES(out[0], out[1]), NO_ATTRS);
+    case 4:
+        return op1(b, MG_OP_MATMUL, NULL, VALUES(x, mg_graph_find_value(b->g, "w")), NO_ATTRS);
+    default:
+        if (!mg_shape_equal(&b->g->values[x].shape, &b->g->values[other].shape))
+            return op1(b, MG_OP_SIGMOID, NULL, VALUES(x), NO_ATTRS);
+        return op1(b, MG_OP_ADD, NULL, VALUES(x, other), NO_ATTRS);
+    }
+}
+
+static void random_network(struct bench *b, struct mg_rng *rng)
+{
+    mg_value pool[40];
+    uint32_t count = 1;
+    pool[0] = input(b, "x", SHAPE(5, 4, 3));
+    value_of(b, MG_KIND_WEIGHT, "w", SHAPE(3, 3));
+    while (count < 12) {
+        mg_value x = pool[mg_rng_below(rng, 3) ? count - 1 : mg_rng_below(rng, count)];
+        pool[count] = random_step(b, rng, x, pool[mg_rng_below(rng, count)]);
+        count++;
+    }
+    for (uint32_t i = 5; i < count; i += 3)
+        mg_graph_add_output(b->g, pool[i]);
+    cr_assert(normalise(b), "%s", b->err.message);
+}
+
+struct tally {
+    uint32_t plans, nested, joins, accs, slices;
+};
+
+static void try_tree(struct bench *b, struct mg_rng *rng, struct tally *tally)
+{
+    struct region_tree t = {.g = b->n, .arena = &b->arena, .swap_percent = (uint32_t)mg_rng_below(rng, 2) * 25};
+    uint32_t wanted = 1 + (uint32_t)mg_rng_below(rng, MOST_LEVELS);
+    mg_rng_init(&t.rng, mg_rng_next(rng));
+    for (uint32_t tries = 0; tries < 12 && t.depth < wanted; tries++) {
+        mg_value seed = (mg_value)mg_rng_below(rng, b->n->value_count);
+        int8_t dim = (int8_t)mg_rng_below(rng, b->n->values[seed].shape.rank);
+        start_level(&t, t.depth, 2 + (uint32_t)mg_rng_below(rng, 2));
+        t.level[t.depth].use[seed] = (struct carried){true, dim, 1};
+        t.depth += grow_level(&t, t.depth);
+    }
+    if (!t.depth)
+        return;
+    guarded(&b->arena, plan_of_tree, &t);
+    double difference = difference_of(b->n, t.plan, 7, &b->arena, "region tree");
+    cr_expect(difference < 1e-9, "a tree of %u regions: %g", t.depth, difference);
+    tally->plans++;
+    tally->nested += t.depth > 1;
+    tally->joins += count_steps(t.plan, MG_STEP_JOIN) > 0;
+    tally->accs += count_steps(t.plan, MG_STEP_ACC) > 0;
+    tally->slices += count_steps(t.plan, MG_STEP_SLICE) > 0;
+}
+
+Test(exec_plan, random_region_trees_change_no_number)
+{
+    struct tally tally = {0};
+    for (uint64_t seed = 1; seed <= 300; seed++) {
+        struct bench b;
+        struct mg_rng rng;
+        bench_open(&b);
+        mg_rng_init(&rng, seed);
+        random_network(&b, &rng);
+        for (int i = 0; i < 3; i++)
+            try_tree(&b, &rng, &tally);
+        bench_close(&b);
+    }
+    cr_expect(tally.plans > 500 && tally.nested > 200 && tally.joins > 200 && tally.accs > 100 && tally.slices > 25,
+              "too few plans: %u, nested %u, with joins %u, accs %u, slices %u", tally.plans, tally.nested, tally.joins,
+              tally.accs, tally.slices);
 }
 
 /* ---- recomputation ---- */
