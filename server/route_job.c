@@ -23,6 +23,7 @@ static bool wants_page(const struct mg_request *req)
 void mg_route_job(struct mg_request *req)
 {
     double wait = 0;
+    mg_reply_header(req, "Vary", "Accept");
     if (wants_page(req)) {
         char path[64];
         snprintf(path, sizeof path, MG_JOB_PAGE, mg_request_part(req, 0));

@@ -60,6 +60,7 @@ def test_submit(t):
     t.check("page", page.status == 303 and job["id"] in page.headers["Location"], page)
     waited = daemon.post("/optimize", mlp(310), Prefer="respond-async, wait=60")
     t.equal("Prefer: wait", (waited.status, waited.json["state"]), (200, "succeeded"))
+    t.equal("Preference-Applied", waited.headers["Preference-Applied"], "wait=60")
 
 
 def test_results(t):

@@ -241,6 +241,26 @@ Test(http, a_stream_resumes_after_the_last_event_id)
     close_fixture(&f);
 }
 
+Test(http, a_quiet_stream_is_probed_with_comments)
+{
+    struct fixture f;
+    bool closed;
+    open_fixture(&f);
+    int fd = ask(&f, "/jobs/steps/events", "");
+    take(&f, fd, 3, &closed);
+    uv_timer_stop(&f.jobs.timer);
+    take(&f, fd, 50, &closed);
+    cr_assert(f.http->streams);
+    f.http->streams->written_ms -= 15000;
+    mg_stream_sweep(f.http);
+    const char *text = take(&f, fd, 50, &closed);
+    cr_assert(strstr(text, "\r\n:\n\n\r\n"), "%s", text); /* one chunk */
+    mg_stream_sweep(f.http);
+    cr_assert_str_eq(take(&f, fd, 50, &closed), "");
+    close(fd);
+    close_fixture(&f);
+}
+
 Test(http, a_slow_listener_is_closed_and_forgotten)
 {
     struct fixture f;
