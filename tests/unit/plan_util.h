@@ -93,6 +93,7 @@ struct span {
     uint32_t from, to, parts, parent;
     int64_t length;
     uint32_t id;
+    const struct mg_region_op *ops; /* NULL: the axis over dimension 0 of operand 0, for all */
 };
 struct assembly {
     const struct mg_graph *g;
@@ -123,15 +124,15 @@ static inline uint32_t axis_of_dim0(const struct mg_graph *g, mg_op op, int dim)
     return MG_NONE;
 }
 
-/* The operator's batch axis in these graphs: dimension 0 of operand 0. */
 static inline void declare_spans(struct assembly *s)
 {
     for (uint32_t i = 0; i < s->span_count; i++) {
         struct span *span = &s->spans[i];
         struct mg_region_op ops[256];
-        uint32_t count = 0;
-        for (mg_op op = span->from; op < span->to; op++)
-            ops[count++] = (struct mg_region_op){op, axis_of_dim0(s->g, op, 0), 1};
+        uint32_t count = span->to - span->from;
+        for (uint32_t k = 0; k < count; k++)
+            ops[k] = span->ops ? span->ops[k]
+                               : (struct mg_region_op){span->from + k, axis_of_dim0(s->g, span->from + k, 0), 1};
         uint32_t parent = span->parent == MG_NONE ? MG_NONE : s->spans[span->parent].id;
         span->id = mg_plan_builder_region(s->b, parent, span->length, span->parts, ops, count);
     }
@@ -243,10 +244,73 @@ static inline void emit_range(struct assembly *s, mg_op from, mg_op to, uint32_t
     for (uint32_t k = 0; k < slice_count; k++)
         mg_plan_builder_free(s->b, slices[k]);
     for (mg_value v = 0; level && v < s->g->value_count; v++)
-        if (s->current[v] != MG_NONE && s->level[v] == level) { /* joined, read outside through the whole */
-            mg_plan_builder_free(s->b, s->current[v]);
-            s->current[v] = MG_NONE;
+        if (s->level[v] == level && s->whole[v] != MG_NONE) { /* joined: from here on read from the whole */
+            if (s->current[v] != MG_NONE)
+                mg_plan_builder_free(s->b, s->current[v]);
+            s->current[v] = s->whole[v];
+            s->level[v] = MG_NONE;
         }
+}
+
+/* ---- growing regions over any axis ---- */
+/* The axis of `op` that continues the region of operators [from, op): by all operands made there; MG_NONE
+ * if they disagree, are reduced or too much is read. *connected: is there such an operand? */
+static inline uint32_t continued_axis(const struct mg_graph *g, mg_op from, mg_op op, const struct mg_region_op *ops,
+                                      int64_t *scale, bool *connected)
+{
+    uint32_t count, producer_count, axis = MG_NONE;
+    const struct mg_axis *axes = mg_op_axes(g, op, &count);
+    *connected = false;
+    for (uint32_t i = 0; i < g->ops[op].in_count; i++) {
+        const struct mg_value_info *v = &g->values[g->ops[op].in[i]];
+        if (v->producer == MG_NONE || v->producer < from)
+            continue;
+        const struct mg_region_op *entry = &ops[v->producer - from];
+        const struct mg_axis_use *made = &mg_op_axes(g, v->producer, &producer_count)[entry->axis].out[v->slot];
+        uint32_t a = 0;
+        while (a < count && (made->dim < 0 || axes[a].in[i].dim != made->dim))
+            a++;
+        if (a == count || (*connected && a != axis) || entry->scale * made->unit % axes[a].in[i].unit)
+            return MG_NONE;
+        axis = a;
+        *scale = entry->scale * made->unit / axes[a].in[i].unit;
+        *connected = true;
+    }
+    return axis;
+}
+
+static inline bool splits_well(const struct mg_graph *g, mg_op op, uint32_t a)
+{
+    uint32_t count;
+    const struct mg_axis *axes = mg_op_axes(g, op, &count);
+    if (a >= count || axes[a].window || mg_op_purity(g, op) == MG_IMPURE || g->ops[op].in_place >= 0)
+        return false;
+    for (uint32_t o = 0; o < g->ops[op].out_count; o++)
+        if (axes[a].out[o].dim < 0 && axes[a].combiner != MG_COMBINE_SUM)
+            return false;
+    return true;
+}
+
+/* The longest connected region from operator `from` on, over its axis `axis`, within [from, limit): the entries,
+ * one for each operator, and their number. Every operand occurrence is checked; weights are read as the axis says. */
+static inline uint32_t grow_region(const struct mg_graph *g, mg_op from, uint32_t axis, mg_op limit,
+                                   struct mg_region_op *ops, int64_t *length)
+{
+    uint32_t count;
+    if (axis >= (mg_op_axes(g, from, &count), count) || !splits_well(g, from, axis))
+        return 0;
+    *length = mg_op_axes(g, from, &count)[axis].length;
+    ops[0] = (struct mg_region_op){from, axis, 1};
+    for (mg_op op = from + 1; op < limit; op++) {
+        int64_t scale = 1;
+        bool connected;
+        uint32_t a = continued_axis(g, from, op, ops, &scale, &connected);
+        if (a == MG_NONE || !connected || !splits_well(g, op, a) ||
+            mg_op_axes(g, op, &count)[a].length != scale * *length)
+            return op - from;
+        ops[op - from] = (struct mg_region_op){op, a, scale};
+    }
+    return limit - from;
 }
 
 static inline void init_assembly(struct assembly *s)

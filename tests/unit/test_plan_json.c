@@ -19,8 +19,8 @@ static struct mg_plan *rich_plan(struct bench *b, struct assembly *s)
     static struct span spans[2];
     bench_open(b);
     training_step(b, 3, 7, 64);
-    spans[0] = (struct span){0, 14, 3, MG_NONE, 7, 0};
-    spans[1] = (struct span){6, 14, 2, 0, 3, 0};
+    spans[0] = (struct span){0, 14, 3, MG_NONE, 7, 0, NULL};
+    spans[1] = (struct span){6, 14, 2, 0, 3, 0, NULL};
     *s = (struct assembly){.g = b->n,
                            .device = mg_device_builtin("rtx3090"),
                            .arena = &b->arena,

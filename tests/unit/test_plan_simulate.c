@@ -276,13 +276,13 @@ static uint32_t random_spans(struct mg_rng *rng, uint32_t limit, int64_t rows, s
 {
     uint32_t count = 0, from = below(rng, limit - 3), to = from + 3 + below(rng, limit - from - 2);
     uint32_t parts = 2 + below(rng, (uint32_t)rows - 1);
-    spans[count++] = (struct span){from, to, parts, MG_NONE, rows, 0};
+    spans[count++] = (struct span){from, to, parts, MG_NONE, rows, 0, NULL};
     int64_t inner = (rows + parts - 1) / parts, least = rows / parts;
     if (least >= 2 && to - from >= 4 && below(rng, 2)) {
         uint32_t first = from + below(rng, to - from - 2), last = first + 2 + below(rng, to - first - 1);
         parts = 2 + below(rng, (uint32_t)least - 1);
         if (last - first < to - from)
-            spans[count++] = (struct span){first, last, parts, 0, inner, 0};
+            spans[count++] = (struct span){first, last, parts, 0, inner, 0, NULL};
     }
     return count;
 }
@@ -345,12 +345,12 @@ Test(plan_simulate, training_steps_against_literal)
         mg_rng_init(&rng, seed);
         int64_t batch = 2 + below(&rng, 14);
         training_step(&b, 3, batch, 64);
-        struct span spans[4] = {{0, 14, 2 + below(&rng, (uint32_t)batch - 1), MG_NONE, batch, 0}};
+        struct span spans[4] = {{0, 14, 2 + below(&rng, (uint32_t)batch - 1), MG_NONE, batch, 0, NULL}};
         struct assembly s = {.g = b.n, .device = mg_device_builtin("h200"), .arena = &b.arena, .spans = spans};
         s.span_count = 1;
         int64_t least = batch / spans[0].parts, inner = (batch + spans[0].parts - 1) / spans[0].parts;
         if (least >= 2)
-            spans[s.span_count++] = (struct span){6, 14, 2, 0, inner, 0};
+            spans[s.span_count++] = (struct span){6, 14, 2, 0, inner, 0, NULL};
         s.swap_percent = below(&rng, 2) * 30;
         s.rng = rng;
         guarded(&b.arena, assemble, &s);
