@@ -6,6 +6,8 @@
 #include "search/microbatch.h"
 #include "search/sublinear.h"
 
+enum { IDLE_ROUNDS = 100 };
+
 struct improver {
     struct mg_searcher *s;
     struct mg_front *front;
@@ -161,12 +163,15 @@ void mg_improve(struct mg_searcher *s, struct mg_front *front)
     m.latency_cap = 2.5 * s->original.latency;
     descend_from_seeds(&m);
     mg_frontier_init(&m.frontier, s, m.target, m.targets);
-    for (uint32_t round = 0; !s->stop; round++) {
+    uint32_t idle = 0; /* rounds in a row that found nothing to evaluate: the space is exhausted */
+    for (uint32_t round = 0; !s->stop && idle < IDLE_ROUNDS * m.targets; round++) {
         uint32_t target = round % m.targets;
+        uint64_t before = s->evaluations;
         if (round / m.targets % 4 == 0)
             mg_frontier_expand(&m.frontier, s, target);
         else
             improve_once(&m, &m.target[target]);
         mg_front_update(s, front);
+        idle = s->evaluations == before ? idle + 1 : 0;
     }
 }
