@@ -53,11 +53,14 @@ static bool check_edits(struct mg_check *c)
 {
     static const char *const known[] = {"remat", "swap"};
     for (size_t e = 0; e < c->plan->edit_count; e++) {
-        const char *rule = c->plan->edits[e].rule;
+        const struct mg_edit *edit = &c->plan->edits[e];
+        const char *rule = edit->rule;
         bool found = false;
-        for (size_t k = 0; rule && k < sizeof known / sizeof known[0]; k++)
+        MG_CHECK(rule && edit->binding && edit->removed && edit->added, c, MG_NONE, "form", "edit %zu is incomplete",
+                 e);
+        for (size_t k = 0; k < sizeof known / sizeof known[0]; k++)
             found = found || strcmp(rule, known[k]) == 0;
-        MG_CHECK(found, c, MG_NONE, "edit", "edit %zu: rule '%.40s' is not known", e, rule ? rule : "");
+        MG_CHECK(found, c, MG_NONE, "edit", "edit %zu: rule '%.40s' is not known", e, rule);
     }
     return true;
 }

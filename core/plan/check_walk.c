@@ -251,23 +251,22 @@ static bool check_initial(struct walk *w, uint32_t instance, bool *there)
     return check_shape(w, instance, 0) && allocate(w, instance) && check_views(w, instance);
 }
 
-static bool read_by_compute(const struct mg_graph *g, mg_value base)
+/* By value: read by a computing operator, itself or through views, or a graph output. */
+static bool *find_read(const struct mg_check *c)
 {
-    for (uint32_t i = 0; i < g->values[base].reader_count; i++) {
-        const struct mg_op_info *op = &g->ops[g->values[base].readers[i]];
-        if (!op->is_view)
-            return true;
-        for (uint32_t k = 0; k < op->out_count; k++)
-            if (g->values[op->out[k]].is_output || read_by_compute(g, op->out[k]))
-                return true;
-    }
-    return g->values[base].is_output;
+    bool *read = MG_NEW_ARRAY(c->arena, bool, c->g->value_count);
+    for (mg_op op = 0; op < c->g->op_count; op++)
+        for (uint32_t i = 0; i < c->g->ops[op].in_count && !c->g->ops[op].is_view; i++)
+            read[c->g->values[c->g->ops[op].in[i]].base] = true;
+    for (size_t i = 0; i < c->g->output_count; i++)
+        read[c->g->values[c->g->outputs[i]].base] = true;
+    return read;
 }
 
 static bool check_all_initial(struct walk *w)
 {
     struct mg_check *c = w->c;
-    bool *there = MG_NEW_ARRAY(c->arena, bool, c->g->value_count);
+    bool *there = MG_NEW_ARRAY(c->arena, bool, c->g->value_count), *read = find_read(c);
     for (uint32_t i = 0; i < c->plan->instance_count; i++) {
         const struct mg_instance *instance = &c->plan->instances[i];
         if (instance->made_by == MG_NONE && instance->view_of == MG_NONE && !check_initial(w, i, there))
@@ -275,8 +274,8 @@ static bool check_all_initial(struct walk *w)
     }
     for (mg_value v = 0; v < c->g->value_count; v++) {
         const struct mg_value_info *info = &c->g->values[v];
-        bool wanted = info->kind == MG_KIND_INPUT ? read_by_compute(c->g, v)
-                                                  : info->kind != MG_KIND_COMPUTED && info->home == MG_HOME_DEVICE;
+        bool wanted =
+            info->kind == MG_KIND_INPUT ? read[v] : info->kind != MG_KIND_COMPUTED && info->home == MG_HOME_DEVICE;
         MG_CHECK(there[v] || !wanted, c, MG_NONE, "residency", "'%.60s' is not there before the first step",
                  info->name);
     }
@@ -367,7 +366,8 @@ static bool pointwise(const struct mg_graph *g, mg_op op, uint32_t slot)
     const struct mg_value_info *a = &g->values[info->in[slot]], *b = &g->values[info->out[0]];
     if (info->in_place == (int32_t)slot)
         return true;
-    if (info->type == MG_OP_OPAQUE || a->dtype != b->dtype || !mg_shape_equal(&a->shape, &b->shape))
+    if (info->type == MG_OP_OPAQUE || mg_dtype_size(a->dtype) != mg_dtype_size(b->dtype) ||
+        !mg_shape_equal(&a->shape, &b->shape))
         return false;
     uint32_t count, covered = 0, wanted = 0;
     const struct mg_axis *axes = mg_op_axes(g, op, &count);
@@ -549,6 +549,16 @@ static bool check_complete(struct walk *w, uint32_t instance)
     return true;
 }
 
+/* Both live in the body in which the step stands. */
+static bool same_box(const struct walk *w, uint32_t a, uint32_t b)
+{
+    const struct mg_check_instance *all = w->c->instances;
+    for (uint32_t j = 0; j < w->here->depth; j++)
+        if (!same_use(all[a].box[j], all[b].box[j]))
+            return false;
+    return true;
+}
+
 static bool walk_store(struct walk *w)
 {
     struct mg_check *c = w->c;
@@ -557,8 +567,8 @@ static bool walk_store(struct walk *w)
         return false;
     const struct mg_instance *stated = &c->plan->instances[instance];
     struct host_copy *copy = &w->host[stated->value];
-    REFUSE_UNLESS(copy->place == MG_NONE || copy->place == w->place, "store",
-                  "'%.60s' is stored inside and outside of a region", value_name(w, instance));
+    REFUSE_UNLESS(copy->place == MG_NONE || (copy->place == w->place && same_box(w, copy->instance, instance)), "store",
+                  "different parts of '%.60s' are stored", value_name(w, instance));
     if (copy->place == MG_NONE)
         c->verdict->figures.host_bytes +=
             (uint64_t)mg_shape_elements(&stated->shape) * mg_dtype_size(c->g->values[stated->value].dtype);
@@ -726,8 +736,9 @@ static bool walk_acc(struct walk *w)
     if (!check_pair(w))
         return false;
     REFUSE_UNLESS(c->plan->numerics != MG_NUMERICS_EXACT, "numerics", "exact numerics forbid splitting a sum");
-    REFUSE_UNLESS(c->instances[local].partial && absent_levels(w, &c->instances[buffer]) > 0, "acc",
-                  "'%.60s' is no partial sum", value_name(w, local));
+    REFUSE_UNLESS(c->instances[local].partial && !c->instances[local].buffer &&
+                      absent_levels(w, &c->instances[buffer]) > 0,
+                  "acc", "'%.60s' is no partial sum", value_name(w, local));
     const struct mg_step *next = w->at + 1 < c->plan->step_count ? &c->plan->steps[w->at + 1] : NULL;
     REFUSE_UNLESS(next && next->kind == MG_STEP_FREE && mg_check_in(c, next)[0] == local, "acc",
                   "the temporary '%.60s' is not freed right after", value_name(w, local));
