@@ -90,7 +90,8 @@ install_packages() {
 install_modules() {
     for folder in $(missing_modules); do
         echo "make deps: npm ci in $folder"
-        (cd "$folder" && npm ci --ignore-scripts --no-audit --no-fund && touch node_modules/.package-lock.json) || return 1
+        (cd "$folder" && npm ci --ignore-scripts --no-audit --no-fund && npm run --silent --if-present vendor &&
+            touch node_modules/.package-lock.json) || return 1
     done
 }
 

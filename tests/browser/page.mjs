@@ -1,0 +1,315 @@
+// The page as a person uses it: start with an empty store, submit, watch, choose a point, look at both
+// timelines; by mouse and by keyboard, light and dark, wide and narrow; and what goes wrong.
+import assert from "node:assert/strict";
+import {readFileSync, writeFileSync} from "node:fs";
+import {join} from "node:path";
+import {Checks, Daemon, openBrowser, scratch, until, watch} from "./lib.mjs";
+
+const dir = scratch();
+const shots = process.env.MAGIS_SHOTS; // a folder: pictures are left there
+const daemon = new Daemon(dir);
+await daemon.start();
+const browser = await openBrowser(dir);
+const page = browser.pages()[0] ?? await browser.newPage();
+const complaints = await watch(page, () => daemon.url);
+const checks = new Checks();
+
+const open = (hash) => page.goto(`${daemon.url}/ui/${hash}`);
+const shot = (name) => shots && page.screenshot({path: join(shots, `${name}.png`), fullPage: true});
+const text = (selector) => page.locator(selector).first().innerText();
+const state = (name, seconds) => page.waitForSelector(`h1 [data-state="${name}"]`, {timeout: (seconds ?? 60) * 1000});
+const chosen = () => page.getAttribute("button[data-plan][aria-pressed='true']", "data-plan");
+const api = async (path) => (await fetch(daemon.url + path)).json();
+
+async function submit(model, fields, budget) {
+    await open("#/new");
+    await page.selectOption("#model", model);
+    for (const [name, value] of Object.entries(fields))
+        await page.fill(`[name="zoo.${name}"]`, String(value));
+    await page.check(`input[name="unit"][value="${budget.seconds ? "seconds" : "evaluations"}"]`);
+    await page.fill("[name=budget]", String(budget.seconds ?? budget.evaluations));
+    await page.click("#start");
+    await page.waitForURL(/#\/jobs\/[0-9a-z]{12}$/);
+    return page.url().slice(-12);
+}
+
+// Moves over the chart until the tip names a point of the front other than the chosen one.
+async function findPoint(series, avoid) {
+    const box = await page.locator(".chart[role=slider] .u-over").boundingBox();
+    for (let x = 4; x < box.width; x += 9)
+        for (let y = 4; y < box.height; y += 12) {
+            await page.mouse.move(box.x + x, box.y + y);
+            const tip = page.locator(".chart-tip");
+            if (await tip.isVisible() && (await tip.innerText()).startsWith(series) && await tip.innerText() !== avoid)
+                return {x: box.x + x, y: box.y + y, tip: await tip.innerText()};
+        }
+    throw new Error(`no point of ${series} under the mouse`);
+}
+
+// The number of different colours in a chart: a blank one has one or two.
+function coloursOf(selector) {
+    return page.$eval(selector, (canvas) => {
+        const {data} = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+        const seen = new Set();
+        for (let i = 0; i < data.length; i += 4 * 7)
+            seen.add((data[i] << 16) | (data[i + 1] << 8) | data[i + 2]);
+        return seen.size;
+    });
+}
+
+async function noSidewaysScroll() {
+    const [wide, seen] = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
+    assert.ok(wide <= seen, `${wide} px of content in ${seen} px`);
+}
+
+let job;
+
+await checks.check("the charts' library is the one that the lock file names", () => {
+    for (const name of ["uPlot.esm.js", "uPlot.min.css"])
+        assert.equal(readFileSync(`web/vendor/${name}`, "utf8"), readFileSync(`node_modules/uplot/dist/${name}`, "utf8"), name);
+});
+
+await checks.check("an empty store says what to do", async () => {
+    await page.goto(`${daemon.url}/`);
+    await page.waitForURL(/\/ui\/$/);
+    assert.match(await text(".welcome"), /No runs yet/);
+    assert.equal(await page.locator(".welcome a.button").count(), 2);
+    await shot("empty");
+});
+
+await checks.check("the form knows the networks, their options and the devices", async () => {
+    await open("#/new");
+    await page.waitForSelector("#model");
+    assert.ok(await page.locator("#model option").count() >= 10);
+    await page.selectOption("#model", "bert-base");
+    assert.equal(await page.inputValue("[name='zoo.seq_len']"), "512");
+    assert.equal(await page.locator("select[name='zoo.variant'] option").count(), 2);
+    assert.ok(await page.locator("#device option").count() >= 3);
+    await shot("form");
+});
+
+await checks.check("a run is submitted, watched and ends without a reload", async () => {
+    job = await submit("mlp", {batch: 8192}, {seconds: 4});
+    await page.evaluate(() => { window.sameDocument = true; });
+    await state("running");
+    await page.waitForSelector("progress");
+    const before = await text("#progress-words");
+    await until("the progress moves", async () => await page.locator("#progress-words").count() === 0 || await text("#progress-words") !== before);
+    await state("succeeded");
+    assert.equal(await page.evaluate(() => window.sameDocument), true);
+    assert.equal(await page.locator("progress").count(), 0);
+});
+
+await checks.check("the figures are those of the interface", async () => {
+    const figures = await api(`/jobs/${job}`);
+    assert.ok(figures.best.memory_ratio < 1);
+    const saved = `−${((1 - figures.best.memory_ratio) * 100).toFixed(0)} %`;
+    assert.ok((await text(".tiles")).includes(saved), `${await text(".tiles")} lacks ${saved}`);
+});
+
+await checks.check("the front shows baselines and original; a click chooses a point", async () => {
+    await page.waitForSelector(".chart[role=slider] canvas");
+    assert.match(await text(".legend"), /magisd[\s\S]*micro-batching by hand/);
+    assert.ok(await coloursOf(".chart[role=slider] canvas") > 5);
+    await page.locator("#front-title").scrollIntoViewIfNeeded();
+    const first = await chosen();
+    let hit = await findPoint("magisd");
+    await page.mouse.click(hit.x, hit.y);
+    if (await chosen() === first) {
+        hit = await findPoint("magisd", hit.tip);
+        await page.mouse.click(hit.x, hit.y);
+    }
+    await until("another plan is chosen", async () => await chosen() !== first);
+    const [peak] = hit.tip.split("\n")[1].split(",");
+    await until("its figures are shown", async () => (await text(".figures")).startsWith(peak));
+    await page.mouse.move(0, 0);
+    await shot("run");
+});
+
+await checks.check("both timelines are drawn, with the hot spots named", async () => {
+    await until("two timelines", async () => await page.locator(".timeline canvas").count() === 2);
+    assert.deepEqual(await page.locator(".timeline h3").allInnerTexts(), ["As it is", "With the chosen plan"]);
+    for (const at of [0, 1])
+        assert.ok(await coloursOf(`.timeline >> nth=${at} >> canvas`) > 5);
+    const original = await api(`/jobs/${job}/plans/original/timeline`);
+    assert.equal(await text(".timeline .hot-name"), original.hot_groups[0].count === 1 ? original.hot[0].name : original.hot_groups[0].name);
+});
+
+await checks.check("the plan is told in words and tables", async () => {
+    const timeline = await api(`/jobs/${job}/plans/${await chosen()}/timeline`);
+    const words = await text("#plan-words");
+    assert.match(words, timeline.regions.length ? /plits \d/ : timeline.recomputed.length ? /ecomputes \d/
+        : timeline.swapped.length ? /arks [\d.]+ [kMG]?B/ : /same operators/);
+    for (const [title, list] of [["Split", timeline.regions], ["Recomputed", timeline.recomputed], ["Swapped to the host", timeline.swapped]])
+        assert.equal(await page.locator(".does summary", {hasText: `${title} (${list.length})`}).count(), list.length ? 1 : 0);
+});
+
+await checks.check("arrow keys move along the front; Tab reaches everything with a visible focus", async () => {
+    await page.locator(".chart[role=slider]").focus();
+    await page.keyboard.press("Home");
+    const front = (await api(`/jobs/${job}/pareto`)).pareto;
+    await until("the first is chosen", async () => await chosen() === front[0].plan);
+    await page.keyboard.press("ArrowRight");
+    await until("the second is chosen", async () => await chosen() === front[1].plan);
+    assert.match(await page.getAttribute(".chart[role=slider]", "aria-valuetext"), /B, step time/);
+    await open(`#/jobs/${job}`);
+    await page.reload();
+    await page.waitForSelector(".timeline canvas");
+    const reached = new Set();
+    for (let i = 0; i < 30; i++) {
+        await page.keyboard.press("Tab");
+        const focus = await page.evaluate(() => {
+            const el = document.activeElement;
+            return {what: el.getAttribute("role") ?? el.tagName, outline: getComputedStyle(el).outlineStyle};
+        });
+        reached.add(focus.what);
+        assert.ok(focus.what === "BODY" || focus.outline !== "none", `no visible focus on ${focus.what}`);
+    }
+    for (const what of ["A", "BUTTON", "SUMMARY", "slider", "img"])
+        assert.ok(reached.has(what), `Tab does not reach ${what}: ${[...reached]}`);
+});
+
+await checks.check("the table chooses too, and says which is chosen", async () => {
+    await page.click("summary:has-text('The same as a table')");
+    await page.click("button[data-plan=original]");
+    await until("the original is chosen", async () => await chosen() === "original");
+    assert.equal(await page.locator(".timeline").count(), 1);
+    await page.locator("button[data-plan]").last().click();
+    await until("two timelines again", async () => await page.locator(".timeline").count() === 2);
+});
+
+await checks.check("a plan is downloaded", async () => {
+    const [download] = await Promise.all([page.waitForEvent("download"), page.click("text=Plan (JSON)")]);
+    const file = join(dir, "plan.json");
+    await download.saveAs(file);
+    assert.equal(JSON.parse(readFileSync(file, "utf8")).format, "magis-plan/1");
+});
+
+await checks.check("dark by the system, and by the button", async () => {
+    const background = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+    const light = await background();
+    await page.emulateMedia({colorScheme: "dark"});
+    const dark = await background();
+    assert.notEqual(dark, light);
+    await shot("run-dark");
+    await page.click("#theme-button");
+    assert.equal(await background(), light);
+    await page.emulateMedia({colorScheme: "light"});
+    await page.click("#theme-button");
+    assert.equal(await background(), dark);
+    await page.click("#theme-button");
+    assert.equal(await background(), light);
+});
+
+await checks.check("a phone's width needs no sideways scrolling", async () => {
+    await page.setViewportSize({width: 360, height: 740});
+    for (const [name, hash, ready] of [["list", "#/", ".runs"], ["form", "#/new", "#model"], ["run", `#/jobs/${job}`, ".timeline canvas"]]) {
+        await open(hash);
+        await page.waitForSelector(ready);
+        await page.waitForTimeout(300);
+        await noSidewaysScroll();
+        await shot(`phone-${name}`);
+    }
+    await page.setViewportSize({width: 1280, height: 900});
+});
+
+await checks.check("a wrong option is shown at its field, with what to do", async () => {
+    const known = complaints.length;
+    await open("#/new");
+    await page.selectOption("#model", "mlp");
+    await page.fill("[name='zoo.batch']", "0");
+    await page.click("#start");
+    await page.waitForSelector(".problem");
+    assert.match(await text(".problem"), /What to do:/);
+    assert.equal(await page.evaluate(() => document.activeElement.name), "zoo.batch");
+    await shot("problem");
+    // The browser itself reports the status of the answer; nothing else may be said.
+    assert.ok(complaints.splice(known).every((line) => /status of 422/.test(line)));
+});
+
+await checks.check("an estimate comes without a run", async () => {
+    await open("#/new?model=mlp");
+    await page.waitForSelector("#model");
+    assert.equal(await page.inputValue("#model"), "mlp");
+    await page.click("text=Estimate only");
+    await page.waitForSelector("#estimate");
+    assert.match(await text("#estimate"), /an eager framework needs [\d.]+ MB/);
+});
+
+await checks.check("a limit is sent and its outcome shown", async () => {
+    await open("#/new");
+    await page.selectOption("#model", "mlp");
+    await page.fill("[name='zoo.batch']", "4096");
+    await page.check("input[name=limit][value=memory_ratio]");
+    await page.fill("[name=amount]", "90");
+    await page.check("input[name=unit][value=evaluations]");
+    await page.fill("[name=budget]", "500");
+    await page.click("#start");
+    await state("succeeded");
+    assert.match(await text("h1"), /limit met/);
+    const request = await api(`/jobs/${page.url().slice(-12)}/request`);
+    assert.deepEqual(request.limit, {memory_ratio: 0.9});
+    assert.equal(request.budget.evaluations, 500);
+});
+
+await checks.check("a graph file is taken", async () => {
+    const file = join(dir, "own-net.json");
+    writeFileSync(file, await (await fetch(`${daemon.url}/jobs/${job}/graph`)).text());
+    await open("#/new");
+    await page.check("input[name=source][value=graph]");
+    await page.setInputFiles("#graph-file", file);
+    await page.waitForSelector(".drop.filled");
+    await page.uncheck("input[name=train]");
+    await page.check("input[name=unit][value=evaluations]");
+    await page.fill("[name=budget]", "300");
+    await page.click("#start");
+    await state("succeeded");
+    assert.match(await text("h1"), /own-net/);
+});
+
+await checks.check("a long run is stopped, repeated and deleted", async () => {
+    const first = await submit("bert-base", {batch: 8}, {seconds: 300});
+    await state("running");
+    await page.click("#do-cancel");
+    await state("cancelled");
+    await page.click("#do-retry");
+    await page.waitForFunction((id) => !location.hash.includes(id), first);
+    await page.waitForSelector("#do-cancel");
+    await state("running");
+    await page.click("#do-cancel");
+    await state("cancelled");
+    page.once("dialog", (dialog) => dialog.accept());
+    await page.click("#do-delete");
+    await page.waitForURL(/#\/$/);
+    await page.waitForSelector(".runs");
+});
+
+await checks.check("the list is searched, filtered and leads to a run", async () => {
+    await page.fill("#q", "own-net");
+    await until("one run is left", async () => await page.locator(".runs tbody tr").count() === 1);
+    assert.match(await text(".runs tbody tr"), /own-net/);
+    await page.selectOption("#state", "failed");
+    await page.waitForSelector("text=Nothing matches");
+    await page.selectOption("#state", "");
+    await page.fill("#q", "");
+    await until("all are back", async () => await page.locator(".runs tbody tr").count() >= 4);
+    await shot("list");
+    await page.click(".runs tbody tr:last-child .saving");
+    await page.waitForURL(new RegExp(job));
+});
+
+await checks.check("a token in the address is kept for the tab and taken out", async () => {
+    const tab = await browser.newPage();
+    await tab.goto(`${daemon.url}/ui/#token=abc%2Bdef`);
+    await tab.waitForURL(/#\/$/);
+    assert.equal(await tab.evaluate(() => sessionStorage.getItem("magisd-token")), "abc+def");
+    assert.equal(await page.evaluate(() => sessionStorage.getItem("magisd-token")), null);
+    await tab.close();
+});
+
+await checks.check("nothing was complained of", () => assert.deepEqual(complaints, []));
+
+await browser.close();
+await daemon.stop();
+await checks.check("the daemon ended well", () => assert.equal(daemon.process.exitCode, 0, daemon.log));
+checks.end();

@@ -1,0 +1,253 @@
+// A new run: a network of the zoo or a graph file, the device, a limit, a budget.
+import {api, Problem, send} from "./api.js";
+import {fill, h, toast} from "./dom.js";
+import {bytes, plural, time} from "./format.js";
+import {asProblem, problemCard} from "./problem.js";
+import {readRequest} from "./request.js";
+import {groupHot} from "./words.js";
+
+const LOSSES = [["squared", "sum of squares"], ["mse", "mean squared error"], ["cross_entropy", "cross entropy"],
+    ["sum", "sum of the output"], ["output", "the output itself"]];
+const OPTIMIZERS = [["sgd", "SGD"], ["momentum", "SGD with momentum"], ["adam", "Adam"], ["adamw", "AdamW"], ["none", "none (gradients only)"]];
+const TECHNIQUES = [["fission", "Split operators into parts"], ["remat", "Compute again"], ["swap", "Park in host memory"],
+    ["reorder", "Change the order"], ["rewrite", "Rewrite"]];
+
+function field(label, control, hint, pointer) {
+    return h("label", {class: "field", "data-pointer": pointer ?? null}, h("span", null, label), control,
+        hint ? h("small", {class: "faint"}, hint) : null);
+}
+
+function options(list, chosen) {
+    return list.map(([value, text]) => h("option", {value, selected: value === chosen}, text));
+}
+
+function radio(name, value, label, checked, onchange) {
+    return h("label", {class: "choice"}, h("input", {type: "radio", name, value, checked, onchange}), h("span", null, label));
+}
+
+// ---- the network ----
+
+// The words a parameter may take, where its help lists them: "a: ...; b: ..." or "...: a, b or c".
+function wordsOf({default: fallback, help}) {
+    if (fallback === "true" || fallback === "false")
+        return ["true", "false"];
+    const explained = help.split("; ").map((part) => /^([\w-]+): /.exec(part)?.[1]);
+    const listed = (help.split(": ")[1] ?? "").split(/, | or /);
+    return [explained, listed].find((words) => words.length > 1 && words.includes(fallback)) ?? null;
+}
+
+function parameterField(parameter) {
+    const numeric = /^-?\d+(\.\d+)?$/.test(parameter.default);
+    const words = numeric ? null : wordsOf(parameter);
+    const name = `zoo.${parameter.name}`;
+    const control = words
+        ? h("select", {name, "data-default": parameter.default}, options(words.map((word) => [word, word]), parameter.default))
+        : h("input", {name, value: parameter.default, "data-default": parameter.default, inputmode: numeric ? "numeric" : null,
+            autocomplete: "off", spellcheck: "false"});
+    return field(parameter.name, control, parameter.help, `/zoo/${parameter.name}`);
+}
+
+function zooPart(networks, chosen) {
+    const box = h("div", {class: "grid"});
+    const select = h("select", {name: "model", id: "model", onchange: () => draw()},
+        networks.map((n) => h("option", {value: n.name, selected: n.name === chosen}, n.title ? `${n.name} – ${n.title}` : n.name)));
+    const draw = () => {
+        const network = networks.find((n) => n.name === select.value) ?? networks[0];
+        fill(box, network.parameters.map(parameterField));
+    };
+    draw();
+    return h("div", {class: "stack", id: "from-zoo"}, field("Network", select, null, "/zoo/model"), box);
+}
+
+function filePart(form) {
+    const about = h("p", {class: "faint"}, "A graph in the format magis-graph/1, as JSON.");
+    const input = h("input", {type: "file", id: "graph-file", accept: ".json,application/json", onchange: () => take(input.files[0])});
+    const zone = h("label", {class: "drop", for: "graph-file", "data-pointer": "/graph"},
+        h("strong", null, "Drop a graph here"), h("span", null, "or choose a file"), input, about);
+    async function take(file) {
+        if (!file)
+            return;
+        try {
+            const graph = JSON.parse(await file.text());
+            form.graph = {text: graph, name: file.name};
+            about.textContent = `${file.name}: ${plural(graph.operators?.length ?? graph.ops?.length ?? 0, "operator")}, ${bytes(file.size)}`;
+            zone.classList.add("filled");
+        } catch (error) {
+            form.graph = null;
+            zone.classList.remove("filled");
+            about.textContent = `${file.name} is not JSON: ${error.message}`;
+        }
+    }
+    zone.addEventListener("dragover", (event) => { event.preventDefault(); zone.classList.add("over"); });
+    zone.addEventListener("dragleave", () => zone.classList.remove("over"));
+    zone.addEventListener("drop", (event) => {
+        event.preventDefault();
+        zone.classList.remove("over");
+        take(event.dataTransfer.files[0]);
+    });
+    return h("div", {class: "stack", id: "from-file", hidden: true}, zone);
+}
+
+function networkCard(networks, chosen, form) {
+    const zoo = zooPart(networks, chosen);
+    const file = filePart(form);
+    const pick = (event) => {
+        zoo.hidden = event.target.value !== "zoo";
+        file.hidden = !zoo.hidden;
+    };
+    const training = h("div", {class: "grid", id: "training"},
+        field("Loss", h("select", {name: "loss"}, options(LOSSES, "mse")), null, "/training/loss"),
+        field("Optimizer", h("select", {name: "optimizer"}, options(OPTIMIZERS, "sgd")), null, "/training/optimizer"));
+    const trains = h("input", {type: "checkbox", name: "train", checked: true, onchange: () => { training.hidden = !trains.checked; }});
+    return h("fieldset", {class: "card"}, h("legend", null, "Network"),
+        h("div", {class: "choices"}, radio("source", "zoo", "Built-in network", true, pick), radio("source", "graph", "A graph file", false, pick)),
+        zoo, file,
+        h("label", {class: "choice"}, trains, h("span", null, "Derive the training step (loss, gradients, update)")), training);
+}
+
+// ---- where and how far ----
+
+const LIMITS = [
+    ["none", "None: show the whole range", null],
+    ["memory_bytes", "The memory of a card", ["GB", "", "1 GB = 10⁹ bytes; what the driver and libraries keep for themselves is taken off", "0.1"]],
+    ["memory_ratio", "A share of the original's peak", ["%", "50", "50 % means half of what an eager framework needs", "1"]],
+    ["latency_ratio", "Time: at most this much more", ["%", "10", "10 % means steps that take at most 1.10 times as long", "0.5"]],
+];
+
+function limitCard(devices) {
+    const device = h("select", {name: "device", id: "device", onchange: () => suggest()}, devices.map((d) =>
+        h("option", {value: d.name, selected: d.name === "rtx3090"}, `${d.name} (${bytes(d.memory_bytes)})`)));
+    const amount = h("input", {name: "amount", type: "number", min: 0, step: "any"});
+    const unit = h("span", {class: "unit"});
+    const hint = h("small", {class: "faint"});
+    const box = h("label", {class: "field", hidden: true, "data-pointer": "/limit"}, h("span", null, "Limit"),
+        h("span", {class: "with-unit"}, amount, unit), hint);
+    let kind = "none";
+    const suggest = () => {
+        const memory = devices.find((d) => d.name === device.value)?.memory_bytes;
+        if (kind === "memory_bytes" && memory)
+            amount.value = (memory / 2e9).toFixed(1);
+    };
+    const pick = (event) => {
+        kind = event.target.value;
+        const about = LIMITS.find(([value]) => value === kind)[2];
+        box.hidden = !about;
+        amount.required = !!about;
+        if (!about)
+            return;
+        [unit.textContent, amount.value, hint.textContent] = about;
+        suggest();
+    };
+    return h("fieldset", {class: "card"}, h("legend", null, "Device and limit"),
+        field("Device", device, null, "/device"),
+        h("div", {class: "choices column", role: "radiogroup", "aria-label": "Limit"},
+            LIMITS.map(([value, label], i) => radio("limit", value, label, i === 0, pick))), box);
+}
+
+function budgetCard() {
+    const amount = h("input", {name: "budget", type: "number", min: 0, step: "any", value: "20", required: true});
+    const unit = h("span", {class: "unit"}, "s");
+    const hint = h("small", {class: "faint"}, "More time finds better plans; you can cancel at any moment and keep what is found.");
+    const pick = (event) => {
+        const seconds = event.target.value === "seconds";
+        amount.value = seconds ? "20" : "20000";
+        unit.textContent = seconds ? "s" : "states";
+        hint.textContent = seconds ? "More time finds better plans; you can cancel at any moment and keep what is found."
+            : "The same number and seed give the same plans, bit for bit, on any machine.";
+    };
+    return h("fieldset", {class: "card"}, h("legend", null, "Search"),
+        h("div", {class: "choices"}, radio("unit", "seconds", "Seconds", true, pick), radio("unit", "evaluations", "Evaluated states", false, pick)),
+        h("div", {class: "grid"},
+            h("label", {class: "field", "data-pointer": "/budget"}, h("span", null, "Budget"), h("span", {class: "with-unit"}, amount, unit), hint),
+            field("Seed", h("input", {name: "seed", type: "number", min: 0, step: 1, value: "1"}), null, "/budget/seed")),
+        h("details", null, h("summary", null, "More options"), h("div", {class: "stack"},
+            field("Name of the run", h("input", {name: "name", maxlength: 200, autocomplete: "off"}), null, "/name"),
+            h("div", {class: "choices column", role: "group", "aria-label": "Means that may be used"}, TECHNIQUES.map(([name, label]) =>
+                h("label", {class: "choice"}, h("input", {type: "checkbox", name: `technique.${name}`, checked: true}), h("span", null, label)))),
+            h("label", {class: "choice"}, h("input", {type: "checkbox", name: "exact"}),
+                h("span", null, "Results equal bit for bit (no splitting of sums)")),
+            h("label", {class: "choice"}, h("input", {type: "checkbox", name: "fresh"}),
+                h("span", null, "Search anew, even if the same was asked before")))));
+}
+
+// ---- sending ----
+
+function markField(form, problem) {
+    for (const el of form.querySelectorAll(".wrong"))
+        el.classList.remove("wrong");
+    if (!problem.pointer)
+        return;
+    const marked = [...form.querySelectorAll("[data-pointer]")].filter((el) => problem.pointer.startsWith(el.dataset.pointer))
+        .sort((a, b) => b.dataset.pointer.length - a.dataset.pointer.length)[0];
+    marked?.classList.add("wrong");
+    marked?.querySelector("input, select")?.focus();
+}
+
+function estimateCard(answer) {
+    const groups = groupHot(answer).slice(0, 6);
+    return h("section", {class: "card", id: "estimate"}, h("h2", null, "As it is"),
+        h("p", null, `${answer.graph.name}: ${plural(answer.graph.operators, "operator")}; an eager framework needs `,
+            h("strong", null, bytes(answer.original.peak_bytes)), ` and ${time(answer.original.latency_s)} a step on ${answer.device}. `,
+            `No plan can need less than ${bytes(answer.lower_bound_bytes)}.`),
+        h("p", {class: "faint"}, "Alive at the peak: ",
+            groups.map((g) => `${g.name}${g.count > 1 ? ` (${g.count})` : ""} ${bytes(g.bytes)}`).join(", "),
+            answer.hot_groups.length > groups.length ? " …" : "."));
+}
+
+export function showForm(main, query) {
+    const form = h("form", {class: "stack", id: "submit-form", novalidate: false});
+    const result = h("div", {class: "stack", "aria-live": "polite"});
+    const gone = new AbortController();
+    document.title = "New run · magisd";
+
+    async function act(button, work) {
+        button.disabled = true;
+        button.setAttribute("aria-busy", "true");
+        try {
+            await work(readRequest(form));
+        } catch (error) {
+            if (error.name === "AbortError")
+                return;
+            const problem = error instanceof Problem ? error : asProblem(error);
+            fill(result, problemCard(problem));
+            markField(form, problem);
+            result.scrollIntoView({block: "nearest"});
+        } finally {
+            button.disabled = false;
+            button.removeAttribute("aria-busy");
+        }
+    }
+
+    async function submit(request) {
+        const response = await send("/optimize", {method: "POST", json: request, signal: gone.signal});
+        const job = await response.json();
+        toast("Submitted");
+        location.hash = `#/jobs/${job.id}`;
+    }
+
+    async function estimate(request) {
+        const answer = await api("/estimate", {method: "POST", json: request, signal: gone.signal});
+        fill(result, estimateCard(answer));
+    }
+
+    function draw(networks, devices) {
+        const start = h("button", {type: "submit", class: "primary", id: "start"}, "Start");
+        const look = h("button", {type: "button", onclick: () => form.reportValidity() && act(look, estimate)}, "Estimate only");
+        fill(form, h("div", {class: "columns"}, h("div", {class: "stack"}, networkCard(networks, query.get("model") ?? "bert-base", form)),
+            h("div", {class: "stack"}, limitCard(devices), budgetCard(), h("p", {class: "row"}, start, look), result)));
+        form.addEventListener("submit", (event) => { event.preventDefault(); act(start, submit); });
+    }
+
+    async function load() {
+        try {
+            const [zoo, devices] = await Promise.all([api("/zoo"), api("/devices")]);
+            draw(zoo.networks, devices.devices);
+        } catch (error) {
+            fill(form, problemCard(asProblem(error), load));
+        }
+    }
+
+    fill(main, h("div", {class: "page-head"}, h("h1", null, "New run")), form);
+    load();
+    return () => gone.abort();
+}

@@ -1,0 +1,28 @@
+// The front as a table: the same choice for those who do not see or use the chart.
+import {h} from "./dom.js";
+import {bytes, change, time} from "./format.js";
+import {techniqueWords} from "./words.js";
+
+function row(point, series, words, chosen, onChoose) {
+    return h("tr", {class: chosen ? "chosen" : null},
+        h("td", null, h("button", {type: "button", class: "link", "data-plan": point.plan, "aria-pressed": String(chosen),
+            onclick: () => onChoose(point, series)}, words)),
+        h("td", {class: "num"}, bytes(point.peak_bytes)),
+        h("td", {class: "num"}, change(point.memory_ratio ?? 1)),
+        h("td", {class: "num"}, change(point.latency_ratio ?? 1)),
+        h("td", {class: "num"}, time(point.latency_s)),
+        h("td", {class: "num"}, point.host_bytes ? bytes(point.host_bytes) : "–"),
+        h("td", null, techniqueWords(point.techniques).join(", ") || "–"));
+}
+
+export function frontTable(pareto, chosen, onChoose) {
+    const best = pareto.best;
+    const rows = [row({...pareto.original, plan: "original"}, "original", "original", chosen === "original", onChoose),
+        ...pareto.pareto.map((p, i) => row(p, "front", p.plan === best ? `plan ${i + 1} (best)` : `plan ${i + 1}`, p.plan === chosen, onChoose))];
+    return h("details", null, h("summary", null, `The same as a table (${pareto.pareto.length} plans)`),
+        h("div", {class: "scroll"}, h("table", null,
+            h("caption", {class: "sr"}, "Plans of the Pareto front; a button in each row chooses it"),
+            h("thead", null, h("tr", null, ["Plan", "Peak", "Memory", "Time", "A step", "Host memory", "Means"].map((text, i) =>
+                h("th", {scope: "col", class: i > 0 && i < 6 ? "num" : null}, text)))),
+            h("tbody", null, rows))));
+}

@@ -1,0 +1,211 @@
+// The chosen plan beside the original: timelines, what holds memory at the peak, what the plan does.
+import {api, address, download, token} from "./api.js";
+import {fill, h, icon, toast} from "./dom.js";
+import {bytes, change, plural, time} from "./format.js";
+import {asProblem, problemCard} from "./problem.js";
+import {KIND_COLOURS, TimelineChart} from "./timeline_chart.js";
+import {axisWords, groupHot, planWords} from "./words.js";
+
+const MOST_ROWS = 12;
+const SAMPLES = 12;
+
+// ---- hot spots ----
+
+function aboutGroup({count, values}) {
+    const [first] = values;
+    if (!first)
+        return plural(count, "value");
+    const alike = values.length === count && values.every((v) => v.bytes === first.bytes);
+    if (count > 1)
+        return `${plural(count, "value")}, ${alike ? `${bytes(first.bytes)} each` : `the largest ${bytes(first.bytes)}`}`;
+    return `${first.shape.join("×") || "scalar"} ${first.dtype}${first.op ? ` from ${first.op}` : ""}`;
+}
+
+function hotList(timeline, whole) {
+    const groups = groupHot(timeline);
+    const top = groups[0]?.bytes || 1;
+    const shown = whole ? groups : groups.slice(0, 6);
+    return h("ol", {class: "hot"}, shown.map((group) => {
+        return h("li", null,
+            h("span", {class: "hot-name", title: group.values.map((v) => v.name).join("\n")}, group.name),
+            h("span", {class: "num"}, bytes(group.bytes)),
+            h("span", {class: "hot-bar", "aria-hidden": "true"}, h("span", {style: {width: `${(100 * group.bytes / top).toFixed(1)}%`,
+                background: `var(${KIND_COLOURS[group.kind] ?? "--k-other"})`}})),
+            h("small", {class: "faint"}, [group.values.length ? group.kind : null, aboutGroup(group)].filter(Boolean).join(" · ")));
+    }));
+}
+
+function samples(timeline) {
+    const {points, kinds} = timeline;
+    const step = Math.max(1, Math.floor(points.length / SAMPLES));
+    const chosen = points.filter((_, i) => i % step === 0);
+    return h("details", null, h("summary", null, "As a table"), h("div", {class: "scroll"}, h("table", null,
+        h("thead", null, h("tr", null, h("th", {scope: "col"}, "At"), kinds.map((kind) => h("th", {scope: "col", class: "num"}, kind)),
+            h("th", {scope: "col", class: "num"}, "in all"))),
+        h("tbody", null, chosen.map((point) => h("tr", null, h("td", null, time(point[0])),
+            point.slice(1).map((n) => h("td", {class: "num"}, bytes(n))),
+            h("td", {class: "num"}, bytes(point.slice(1).reduce((a, b) => a + b, 0)))))))));
+}
+
+function panel(title, timeline, note) {
+    const box = h("div", {class: "chart-box"});
+    const more = timeline.hot_groups.length > 6 ? h("button", {type: "button", class: "link", onclick: () => {
+        fill(hot, hotList(timeline, true));
+        more.remove();
+    }}, "Show all") : null;
+    const hot = h("div", null, hotList(timeline, false));
+    const card = h("section", {class: "card timeline"}, h("div", {class: "card-head"}, h("h3", null, title), h("span", {class: "faint"}, note)),
+        box, h("h4", null, "What is alive at the peak"), hot, more, samples(timeline));
+    return {card, box};
+}
+
+// ---- what it does ----
+
+function limitedTable(heads, rows, empty) {
+    if (rows.length === 0)
+        return h("p", {class: "faint"}, empty);
+    const body = h("tbody", null, rows.slice(0, MOST_ROWS));
+    const more = rows.length > MOST_ROWS ? h("button", {type: "button", class: "link", onclick: () => {
+        body.append(...rows.slice(MOST_ROWS));
+        more.remove();
+    }}, `Show all ${rows.length}`) : null;
+    return h("div", null, h("div", {class: "scroll"}, h("table", null,
+        h("thead", null, h("tr", null, heads.map(([text, num]) => h("th", {scope: "col", class: num ? "num" : null}, text)))), body)), more);
+}
+
+function regionRows(regions, batch) {
+    return regions.map((r) => h("tr", null,
+        h("td", null, r.parent === null ? `region ${r.id + 1}` : `region ${r.id + 1}, in ${r.parent + 1}`),
+        h("td", {class: "num"}, r.operators),
+        h("td", null, `${axisWords(r, batch)} (${r.length})`),
+        h("td", {class: "num"}, r.parts),
+        h("td", {class: "name"}, r.first === r.last ? r.first : `${r.first} … ${r.last}`)));
+}
+
+function countRows(list) {
+    return [...list].sort((a, b) => b.bytes - a.bytes).map((item) => h("tr", null, h("td", {class: "name"}, item.name),
+        h("td", {class: "num"}, bytes(item.bytes)), h("td", {class: "num"}, item.times)));
+}
+
+function doesCard(timeline, batch) {
+    const parts = [
+        ["Split", timeline.regions.length, () => limitedTable([["Region"], ["Operators", true], ["Along"], ["Parts", true], ["From … to"]],
+            regionRows(timeline.regions, batch))],
+        ["Recomputed", timeline.recomputed.length, () => limitedTable([["Operator"], ["Result", true], ["Times again", true]],
+            countRows(timeline.recomputed))],
+        ["Swapped to the host", timeline.swapped.length, () => limitedTable([["Value"], ["Size", true], ["Loads", true]],
+            countRows(timeline.swapped))],
+    ];
+    const present = parts.filter(([, n]) => n > 0);
+    return present.map(([title, n, draw], i) => h("details", {open: i === 0}, h("summary", null, `${title} (${n})`), draw()));
+}
+
+function downloads(id, point, series) {
+    const file = (format, label) => {
+        const path = `/jobs/${id}/plans/${point.plan}?format=${format}`;
+        const name = `${id}-${point.plan}.${format}`;
+        return h("a", {class: "button", href: address(path), download: name, onclick: async (event) => {
+            if (!token.get())
+                return;
+            event.preventDefault();
+            try {
+                await download(path, name);
+            } catch (error) {
+                toast(error.detail ?? String(error), true);
+            }
+        }}, icon("down"), label);
+    };
+    return point.plan && !series ? h("div", {class: "row"}, file("json", "Plan (JSON)"), file("dot", "Picture (DOT)")) : null;
+}
+
+// ---- together ----
+
+export class PlanView {
+    constructor(box, id, onReplaced) {
+        Object.assign(this, {box, id, onReplaced, charts: [], cache: new Map(), batch: null});
+        this.stop = new AbortController();
+    }
+
+    setBatch(batch) {
+        this.batch = batch;
+        if (this.drawn)
+            this.draw(...this.drawn);
+    }
+
+    timeline(plan) {
+        if (!this.cache.has(plan)) {
+            if (this.cache.size > 12)
+                this.cache.delete([...this.cache.keys()].find((key) => key !== "original"));
+            const answer = api(`/jobs/${this.id}/plans/${plan}/timeline`, {signal: this.stop.signal});
+            answer.catch(() => this.cache.delete(plan));
+            this.cache.set(plan, answer);
+        }
+        return this.cache.get(plan);
+    }
+
+    async show(point, series) {
+        if (this.shown === point.plan)
+            return;
+        this.shown = point.plan;
+        this.box.setAttribute("aria-busy", "true");
+        try {
+            const [original, chosen] = await Promise.all([this.timeline("original"), this.timeline(point.plan)]);
+            if (this.shown === point.plan)
+                this.draw(point, series, original, chosen);
+        } catch (error) {
+            if (this.stop.signal.aborted || this.shown !== point.plan)
+                return;
+            this.shown = null;
+            if (error.status === 410 && error.replacedBy)
+                this.onReplaced(error.replacedBy);
+            else
+                this.drawProblem(error, point, series);
+        } finally {
+            this.box.removeAttribute("aria-busy");
+        }
+    }
+
+    drawProblem(error, point, series) {
+        this.clear();
+        fill(this.box, problemCard(asProblem(error), () => this.show(point, series)));
+    }
+
+    clear() {
+        for (const chart of this.charts)
+            chart.destroy();
+        this.charts = [];
+    }
+
+    draw(point, series, original, chosen) {
+        this.drawn = [point, series, original, chosen];
+        this.clear();
+        const isOriginal = point.plan === "original";
+        const before = panel("As it is", original, `${bytes(original.peak_bytes)} · ${time(original.latency_s)}`);
+        const after = isOriginal ? null : panel(series ? `Baseline: ${series}` : "With the chosen plan", chosen,
+            `${bytes(chosen.peak_bytes)} · ${time(chosen.latency_s)}`);
+        const sizes = {topBytes: Math.max(original.peak_bytes, chosen.peak_bytes), topTime: Math.max(original.latency_s, chosen.latency_s)};
+        fill(this.box, this.summary(point, series, chosen, isOriginal),
+            h("div", {class: after ? "columns even" : ""}, before.card, after?.card));
+        this.charts.push(new TimelineChart(before.box, {title: "the original", timeline: original, ...sizes}));
+        if (after)
+            this.charts.push(new TimelineChart(after.box, {title: "the chosen plan", timeline: chosen, ...sizes}));
+    }
+
+    summary(point, series, chosen, isOriginal) {
+        const figures = isOriginal ? "The network as it is"
+            : `${bytes(point.peak_bytes)} (${change(point.memory_ratio)}), ${time(point.latency_s)} a step (${change(point.latency_ratio)})`;
+        return h("section", {class: "card does", "aria-labelledby": "does-title"},
+            h("div", {class: "card-head"}, h("h2", {id: "does-title"}, series ? "The chosen baseline" : isOriginal ? "The original" : "The chosen plan"),
+                downloads(this.id, point, series)),
+            h("p", {class: "figures"}, h("strong", null, figures),
+                isOriginal ? null : h("span", {class: "faint"}, ` · arena ${bytes(point.arena_bytes)}`)),
+            h("p", {id: "plan-words"}, isOriginal ? "Every operator once, in the order of the graph, each value freed after its last reader: "
+                + "what an eager framework does." : planWords(chosen, this.batch)),
+            isOriginal ? null : doesCard(chosen, this.batch));
+    }
+
+    destroy() {
+        this.stop.abort();
+        this.clear();
+    }
+}

@@ -1,0 +1,88 @@
+// What a plan does, in words: from the timeline's lists of regions, recomputed and swapped.
+import {bytes, plural} from "./format.js";
+
+// Axes are named by the operator's form: d0 is dimension 0 of an elementwise result, b0 a batch
+// dimension of a product, m its rows, n the samples of a convolution, ...
+const LEADING = new Set(["d0", "b0", "x0", "m", "n"]);
+const AXES = {h: "the heads", f: "the features", c: "the channels", g: "the groups", k: "the summed dimension"};
+
+// The batch is known by its length, where the network's options tell it.
+export function axisWords(region, batch) {
+    const {axis, length} = region;
+    if (LEADING.has(axis) && batch && length === batch)
+        return "the batch";
+    if (AXES[axis])
+        return AXES[axis];
+    return /^s\d/.test(axis) ? "a spatial dimension" : LEADING.has(axis) ? "the leading dimension" : `dimension ${axis}`;
+}
+
+function sum(list, key) {
+    return list.reduce((total, item) => total + item[key], 0);
+}
+
+function splitWords(regions, batch) {
+    const outer = regions.filter((r) => r.parent === null);
+    const inner = regions.length - outer.length;
+    if (outer.length === 0)
+        return null;
+    const parts = outer.map((r) => r.parts);
+    const axes = [...new Set(outer.map((r) => axisWords(r, batch)))];
+    const few = Math.min(...parts);
+    const most = Math.max(...parts);
+    const into = few === most ? `${few} parts` : `${few} to ${most} parts`;
+    const along = axes.length <= 2 ? `along ${axes.join(" or ")} ` : "";
+    const where = outer.length === 1 ? "" : ` (${plural(outer.length, "region")})`;
+    const nested = inner ? `, and parts of them once more (${plural(inner, "nested region")})` : "";
+    return `splits ${plural(sum(outer, "operators"), "operator")} ${along}into ${into}${where}${nested}`;
+}
+
+function recomputeWords(list) {
+    if (list.length === 0)
+        return null;
+    return `recomputes ${plural(list.length, "operator")} (${bytes(sum(list, "bytes"))} of results need not be kept)`;
+}
+
+function swapWords(list, host) {
+    if (list.length === 0)
+        return null;
+    return `parks ${bytes(host || sum(list, "bytes"))} in host memory (${plural(list.length, "value")}, copied back before use)`;
+}
+
+// One sentence of up to three parts, for a plan that is not the original.
+export function planWords(timeline, batch) {
+    const parts = [splitWords(timeline.regions, batch), recomputeWords(timeline.recomputed),
+        swapWords(timeline.swapped, timeline.host_bytes)].filter(Boolean);
+    if (parts.length === 0)
+        return "Runs the same operators once each, in an order that holds less at a time.";
+    const text = parts.join("; ");
+    return `${text[0].toUpperCase()}${text.slice(1)}.`;
+}
+
+// Names that differ only in numbers belong together: encoder.3.attn and encoder.4.attn. The daemon
+// adds them up over all values; the values themselves are listed only as far as they are large.
+export function groupHot({hot, hot_groups: groups}) {
+    const members = new Map(groups.map((group) => [group.name, []]));
+    for (const value of hot)
+        members.get(value.name.replace(/\d+/g, "*"))?.push(value);
+    return groups.map((group) => {
+        const values = members.get(group.name);
+        return {name: group.count === 1 && values.length ? values[0].name : group.name, bytes: group.bytes, count: group.count,
+            kind: values[0]?.kind ?? "other", values};
+    });
+}
+
+const TECHNIQUES = {fission: "split", window_fission: "split (windows)", remat: "recompute", swap: "swap", reorder: "reorder",
+    rewrite: "rewrite"};
+
+export function techniqueWords(list) {
+    return (list ?? []).map((name) => TECHNIQUES[name] ?? name);
+}
+
+// Where the prices of the operators come from.
+export function priceWords(prices) {
+    const measured = (prices?.exact ?? 0) + (prices?.near ?? 0);
+    if (measured > 0.995)
+        return "times measured on this device";
+    return measured > 0.005 ? `times: ${(measured * 100).toFixed(0)} % of the operators measured, the rest modelled`
+        : "times modelled from the device's profile, not measured";
+}
