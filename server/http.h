@@ -20,6 +20,7 @@ struct mg_http;
 struct mg_request;
 struct mg_jobs;
 struct mg_intake;
+struct mg_store;
 
 struct mg_http_limits {
     uint64_t body_bytes;    /* of one request, as it arrives */
@@ -44,6 +45,7 @@ struct mg_http_config {
     struct mg_http_limits limits;
     struct mg_jobs *jobs;
     struct mg_intake *intake;
+    struct mg_store *store; /* for its counters; may be NULL */
     const char *data_dir;
 };
 

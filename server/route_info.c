@@ -1,5 +1,8 @@
 /* What the daemon is and how it fares: health, metrics, version, errors, description, page. */
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <microhttpd.h>
 
@@ -8,6 +11,7 @@
 #include "server/jobs.h"
 #include "server/routes.h"
 #include "server/version.h"
+#include "store/store.h"
 
 void mg_route_root(struct mg_request *req)
 {
@@ -83,6 +87,40 @@ static void read_intake(struct mg_metrics *m, const struct mg_intake_stats *s)
     mg_metric_set(m, MG_METRIC_INTAKE_DEATHS, (double)s->deaths);
 }
 
+/* Whole operations of the store: how many, how many failed, how long they took. */
+static void write_store(struct mg_writer *w, const struct mg_store *store)
+{
+    struct mg_store_op_stats op[32];
+    size_t count = mg_store_op_counters(store, op, sizeof op / sizeof *op);
+    if (count > sizeof op / sizeof *op)
+        count = sizeof op / sizeof *op;
+    mg_write_text(w, "# HELP magisd_store_operations_total Operations of the store\n"
+                     "# TYPE magisd_store_operations_total counter\n");
+    for (size_t k = 0; k < count; k++)
+        mg_write_text(w, "magisd_store_operations_total{operation=\"%s\"} %llu\n", op[k].name,
+                      (unsigned long long)op[k].count);
+    mg_write_text(w, "# HELP magisd_store_errors_total Operations of the store that failed\n"
+                     "# TYPE magisd_store_errors_total counter\n");
+    for (size_t k = 0; k < count; k++)
+        mg_write_text(w, "magisd_store_errors_total{operation=\"%s\"} %llu\n", op[k].name,
+                      (unsigned long long)op[k].errors);
+    mg_write_text(w, "# HELP magisd_store_seconds_total Time from the start of an operation to its result\n"
+                     "# TYPE magisd_store_seconds_total counter\n");
+    for (size_t k = 0; k < count; k++)
+        mg_write_text(w, "magisd_store_seconds_total{operation=\"%s\"} %.17g\n", op[k].name, op[k].seconds_sum);
+}
+
+static double resident_bytes(void)
+{
+    char text[128] = "";
+    FILE *file = fopen("/proc/self/statm", "re");
+    if (!file)
+        return 0;
+    char *at = fgets(text, sizeof text, file) ? strchr(text, ' ') : NULL; /* total, resident, ... in pages */
+    fclose(file);
+    return at ? (double)strtoull(at, NULL, 10) * (double)sysconf(_SC_PAGESIZE) : 0;
+}
+
 void mg_route_metrics(struct mg_request *req)
 {
     struct mg_metrics *metrics = mg_http_metrics(mg_request_http(req));
@@ -94,7 +132,10 @@ void mg_route_metrics(struct mg_request *req)
     read_jobs(metrics, &jobs);
     read_intake(metrics, &intake);
     mg_writer_init(&w);
+    mg_metric_set(metrics, MG_METRIC_MEMORY, resident_bytes());
     mg_metrics_write(metrics, &w);
+    if (req->http->config.store)
+        write_store(&w, req->http->config.store);
     mg_must(mg_writer_finish(&w) ? w.data : NULL);
     mg_reply_data(req, 200, "text/plain; version=0.0.4; charset=utf-8", w.data, w.size);
 }

@@ -115,6 +115,7 @@ static bool open_http(struct daemon *d)
     config.loop = &d->loop;
     config.jobs = d->jobs;
     config.intake = d->intake;
+    config.store = d->store;
     config.data_dir = d->config.data_dir;
     if (mg_http_open(&d->http, &config, &err) != MG_OK) {
         fprintf(stderr, "magisd: %s\n", err.message);

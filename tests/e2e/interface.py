@@ -206,7 +206,8 @@ def test_information(t):
             float(value)
             t.check("once: " + name, name not in names)
             names.add(name)
-    t.check("metrics", 'magisd_http_requests_total{class="4xx"}' in names and "magisd_workers" in names, text)
+    t.check("metrics", 'magisd_http_requests_total{class="4xx"}' in names and "magisd_workers" in names and
+            'magisd_store_operations_total{operation="submit"}' in names, text)
 
 
 def test_devices(t):
