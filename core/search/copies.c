@@ -4,7 +4,7 @@
  * what the list costs exactly. Source: memory-model.md S4, S8. */
 #include <string.h>
 
-#include "search/edit.h"
+#include "search/searcher.h"
 
 struct copy {
     uint32_t root;
@@ -222,6 +222,39 @@ static void merge(struct placer *s, const uint32_t *by_reader, struct mg_list *l
     }
 }
 
+/* Loads that nobody reads, because the root is recomputed first: they go, with their frees and stores. */
+static void drop_dead_loads(const struct mg_problem *p, struct mg_list *list, struct mg_arena *scratch)
+{
+    uint32_t *load = MG_NEW_ARRAY(scratch, uint32_t, p->value_count); /* step + 1 of a load not read yet */
+    uint8_t *dead = MG_NEW_ARRAY(scratch, uint8_t, list->count);
+    bool any = false;
+    for (uint32_t i = 0; i < list->count; i++) {
+        uint32_t x = mg_word_index(list->word[i]);
+        switch (mg_word_kind(list->word[i])) {
+        case MG_WORD_LOAD:
+            load[x] = i + 1;
+            dead[i] = 1;
+            break;
+        case MG_WORD_COMPUTE:
+            for (uint32_t k = p->reads.start[x]; k < p->reads.start[x + 1]; k++)
+                if (load[p->reads.item[k]])
+                    dead[load[p->reads.item[k]] - 1] = 0;
+            for (uint32_t k = p->defs.start[x]; k < p->defs.start[x + 1]; k++)
+                load[p->defs.item[k]] = 0;
+            break;
+        default:
+            break;
+        }
+    }
+    for (uint32_t i = 0; i < list->count; i++)
+        any |= dead[i];
+    if (!any)
+        return;
+    struct mg_list clean = mg_list_new(scratch, list->count);
+    mg_edit_undo(p, list, dead, scratch, &clean);
+    mg_list_copy(list, &clean);
+}
+
 static bool has_small_parts(const struct mg_scheme *l)
 {
     for (uint32_t r = 0; r < l->region_count; r++)
@@ -239,6 +272,7 @@ void mg_edit_place_copies(const struct mg_evaluator *e, const struct mg_scheme *
         copies += mg_word_kind(list->word[i]) == MG_WORD_FREE || mg_word_kind(list->word[i]) == MG_WORD_LOAD;
     if (copies == 0)
         return;
+    drop_dead_loads(e->p, list, scratch);
     struct placer s = {.e = e, .l = l};
     s.word = MG_NEW_ARRAY(scratch, mg_word, list->count);
     s.time = MG_NEW_ARRAY(scratch, double, list->count + 1);

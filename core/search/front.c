@@ -1,5 +1,6 @@
 #include "search/front.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,19 +27,22 @@ static double latency_limit(const struct mg_searcher *s)
     return o->latency_limit;
 }
 
-uint32_t mg_targets(const struct mg_searcher *s, struct mg_target out[MG_TARGETS_MAX])
+uint32_t mg_targets(const struct mg_searcher *s, struct mg_target out[MG_TARGETS_MAX], uint32_t *fixed)
 {
     uint64_t memory = memory_limit(s);
     double latency = latency_limit(s);
     if (memory || latency > 0) {
         out[0] = (struct mg_target){memory ? 0 : latency, memory};
-        return 1;
+        return *fixed = 1;
     }
     uint32_t n = 0;
     for (size_t i = 0; i < sizeof latency_targets / sizeof *latency_targets; i++) {
         out[n++] = (struct mg_target){latency_targets[i] * s->original.latency, 0};
         out[n++] = (struct mg_target){0, (uint64_t)(memory_targets[i] * (double)s->original.peak)};
     }
+    *fixed = n;
+    for (uint32_t i = 0; i < s->hand_count && n < MG_TARGETS_MAX; i++)
+        out[n++] = (struct mg_target){s->hand[i].latency * (1 + 1e-9), 0};
     return n;
 }
 
@@ -88,15 +92,20 @@ enum mg_code mg_front_point(struct mg_searcher *s, const struct mg_plan *plan, u
     return mg_plan_id(s->p->g, plan, out->id, err);
 }
 
-enum mg_code mg_front_publish(struct mg_searcher *s, const struct mg_state *state, bool keep_apart, struct mg_point *out,
-                              struct mg_error *err)
+enum mg_code mg_front_publish(struct mg_searcher *s, const struct mg_state *state, bool keep_apart,
+                              struct mg_point *out, struct mg_error *err)
 {
     struct mg_figures original = {s->original.latency, s->original.peak, s->original_arena, 0};
     struct mg_plan *plan;
-    enum mg_code code =
-        mg_publish(s->p, state->scheme, &state->list, s->options->numerics, keep_apart, &original, s->arena, &plan, err);
+    enum mg_code code = mg_publish(s->p, state->scheme, &state->list, s->options->numerics, keep_apart, &original,
+                                   s->arena, &plan, err);
     if (code != MG_OK)
         return code;
+    double drift = fabs(plan->figures.latency_s - state->cost.latency);
+    if (plan->figures.peak_bytes != state->cost.peak || drift > 1e-9 * state->cost.latency)
+        return mg_fail(err, MG_ERR_INTERNAL, "", "the evaluator says %.9g s and %llu bytes, the plan %.9g s and %llu",
+                       state->cost.latency, (unsigned long long)state->cost.peak, plan->figures.latency_s,
+                       (unsigned long long)plan->figures.peak_bytes);
     return mg_front_point(s, plan, mg_list_techniques(s->p, state->scheme, &state->list, s->scratch), out, err);
 }
 
@@ -108,7 +117,7 @@ static uint32_t thin(const struct mg_searcher *s, uint8_t *keep)
 {
     const struct mg_archive *a = &s->archive;
     struct mg_target target[MG_TARGETS_MAX];
-    uint32_t n = mg_targets(s, target), kept = 0;
+    uint32_t fixed, n = mg_targets(s, target, &fixed), kept = 0;
     memset(keep, 0, a->count);
     keep[0] = keep[a->count - 1] = 1;
     const struct mg_state *best = mg_front_best(s);
@@ -233,6 +242,7 @@ static void microbatch_baseline(struct mg_searcher *s, struct mg_baseline_result
     uint32_t counts[MG_PARTS_MAX], n = mg_part_counts(region.length, counts);
     struct mg_list list = mg_list_new(s->arena, s->pool.capacity);
     out->points = MG_NEW_ARRAY(s->arena, struct mg_point, n);
+    s->hand = MG_NEW_ARRAY(s->arena, struct mg_cost, n);
     for (uint32_t i = 0; i < n; i++) {
         region.parts = counts[i];
         const struct mg_scheme *scheme = mg_searcher_scheme(s, &region, 1, &why);
@@ -240,8 +250,14 @@ static void microbatch_baseline(struct mg_searcher *s, struct mg_baseline_result
         if (!scheme || mg_list_from_scheme(s->p, scheme, NULL, s->scratch, &list, &err) != MG_OK)
             continue;
         struct mg_state state = {.scheme = scheme, .list = list};
-        if (mg_front_publish(s, &state, true, &out->points[out->point_count], &err) == MG_OK)
+        s->evaluator.keep_apart = true;
+        struct mg_cost cost = mg_evaluate(&s->evaluator, scheme, &list);
+        s->evaluator.keep_apart = false;
+        state.cost = cost;
+        if (mg_front_publish(s, &state, true, &out->points[out->point_count], &err) == MG_OK) {
             out->point_count++;
+            s->hand[s->hand_count++] = cost;
+        }
     }
     qsort(out->points, out->point_count, sizeof *out->points, by_latency);
 }
@@ -250,6 +266,7 @@ static void add_point(struct mg_searcher *s, struct mg_baseline_result *out, con
 {
     struct mg_error err;
     struct mg_state state = {.scheme = mg_searcher_scheme(s, NULL, 0, NULL), .list = *list};
+    state.cost = mg_evaluate(&s->evaluator, state.scheme, list);
     if (state.scheme && mg_front_publish(s, &state, false, &out->points[out->point_count], &err) == MG_OK)
         out->point_count++;
 }

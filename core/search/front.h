@@ -16,8 +16,9 @@ struct mg_target {
     double latency; /* at most so many seconds, or 0 */
     uint64_t peak;  /* at most so many bytes, or 0 */
 };
-enum { MG_TARGETS_MAX = 16 };
-uint32_t mg_targets(const struct mg_searcher *s, struct mg_target out[MG_TARGETS_MAX]);
+enum { MG_TARGETS_MAX = 48 };
+/* The limit asked for; without one *fixed targets, then the latency of every micro-batching point. */
+uint32_t mg_targets(const struct mg_searcher *s, struct mg_target out[MG_TARGETS_MAX], uint32_t *fixed);
 
 /* The best state for the limit asked for (api.md, `best`). */
 struct mg_state *mg_front_best(const struct mg_searcher *s);
@@ -27,8 +28,8 @@ bool mg_front_meets(const struct mg_searcher *s, const struct mg_figures *figure
 enum mg_code mg_front_point(struct mg_searcher *s, const struct mg_plan *plan, uint32_t techniques,
                             struct mg_point *out, struct mg_error *err) MG_WARN_UNUSED;
 /* Publishes a state; keep_apart as in struct mg_evaluator. Memory of the plan is in s->arena. */
-enum mg_code mg_front_publish(struct mg_searcher *s, const struct mg_state *state, bool keep_apart, struct mg_point *out,
-                              struct mg_error *err) MG_WARN_UNUSED;
+enum mg_code mg_front_publish(struct mg_searcher *s, const struct mg_state *state, bool keep_apart,
+                              struct mg_point *out, struct mg_error *err) MG_WARN_UNUSED;
 /* Tells the observer of new points, at most every two seconds. */
 void mg_front_update(struct mg_searcher *s, struct mg_front *front);
 /* The thinned, checked front of the result. */

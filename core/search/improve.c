@@ -159,15 +159,21 @@ void mg_improve(struct mg_searcher *s, struct mg_front *front)
     struct improver m = {.s = s, .front = front};
     m.list = mg_list_new(s->arena, s->pool.capacity);
     m.spare = mg_list_new(s->arena, s->pool.capacity);
-    m.targets = mg_targets(s, m.target);
+    uint32_t fixed;
+    m.targets = mg_targets(s, m.target, &fixed);
     m.latency_cap = 2.5 * s->original.latency;
+    for (uint32_t i = 0; i < s->hand_count; i++)
+        if (s->hand[i].latency > m.latency_cap)
+            m.latency_cap = s->hand[i].latency;
     descend_from_seeds(&m);
     mg_frontier_init(&m.frontier, s, m.target, m.targets);
     uint32_t idle = 0; /* rounds in a row that found nothing to evaluate: the space is exhausted */
     for (uint32_t round = 0; !s->stop && idle < IDLE_ROUNDS * m.targets; round++) {
-        uint32_t target = round % m.targets;
+        /* every other round for the fixed targets, the others for what is done by hand */
+        bool by_hand = fixed < m.targets && round % 2;
+        uint32_t target = by_hand ? fixed + round / 2 % (m.targets - fixed) : round / 2 % fixed;
         uint64_t before = s->evaluations;
-        if (round / m.targets % 4 == 0)
+        if (round / 2 / fixed % 4 == 3)
             mg_frontier_expand(&m.frontier, s, target);
         else
             improve_once(&m, &m.target[target]);

@@ -33,7 +33,7 @@ struct mg_scheme {
     uint8_t *is_region_output; /* per root */
     uint64_t *bytes;           /* per root: storage bytes of its instance (part 0) */
     struct mg_rows defs;       /* operator -> roots allocated at its step (region outputs are not) */
-    struct mg_rows reuse; /* operator -> operands whose storage its result may take where they end (S6) */
+    struct mg_rows reuse;      /* operator -> operands whose storage its result may take where they end (S6) */
     uint64_t *temp;            /* per operator: bytes live during its step only (acc temporaries, workspace) */
     double *seconds[MG_SCHEME_VARIANTS]; /* per operator: in the first part of a nested region, acc included */
     double *rest[MG_SCHEME_VARIANTS];    /* per operator: in the other parts of a nested region */

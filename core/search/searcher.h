@@ -21,6 +21,8 @@ struct mg_searcher {
     struct mg_rng rng;
     struct mg_cost original;
     uint64_t original_arena;
+    struct mg_cost *hand; /* what uniform micro-batching costs, by number of parts */
+    uint32_t hand_count;
     uint64_t evaluations;
     uint64_t next_look; /* evaluations at which the clock is read again */
     double started, last_report;

@@ -45,7 +45,7 @@ struct mg_evaluator {
     double *start;     /* per step: start time of variant 0 */
     uint32_t *hosted;  /* per root: the round in which its host bytes were counted */
     uint32_t host_round;
-    bool keep_apart;     /* nothing in place beyond what the graph says (what people do by hand) */
+    bool keep_apart; /* nothing in place beyond what the graph says (what people do by hand) */
     uint32_t step_capacity;
     uint32_t peak_step; /* first step at the peak */
 };

@@ -9,11 +9,11 @@
 struct segmenter {
     const struct mg_problem *p;
     struct mg_arena *scratch;
-    uint32_t forward;   /* operators below it are the forward pass */
-    uint32_t *segment;  /* per forward operator */
-    uint8_t *dropped;   /* per root: not kept over the turn */
-    uint8_t *repeat;    /* per operator: runs again */
-    uint32_t *wanted;   /* per segment: first backward operator that reads a dropped root */
+    uint32_t forward;  /* operators below it are the forward pass */
+    uint32_t *segment; /* per forward operator */
+    uint8_t *dropped;  /* per root: not kept over the turn */
+    uint8_t *repeat;   /* per operator: runs again */
+    uint32_t *wanted;  /* per segment: first backward operator that reads a dropped root */
     uint32_t segments;
 };
 
@@ -85,7 +85,8 @@ static void find_repeats(struct segmenter *m)
     for (uint32_t op = m->forward; op-- > 0;)
         for (uint32_t k = p->defs.start[op]; p->computes[op] && k < p->defs.start[op + 1]; k++) {
             uint32_t root = p->defs.item[k];
-            for (uint32_t j = p->root_readers.start[root]; m->dropped[root] && j < p->root_readers.start[root + 1]; j++) {
+            for (uint32_t j = p->root_readers.start[root]; m->dropped[root] && j < p->root_readers.start[root + 1];
+                 j++) {
                 mg_op reader = p->root_readers.item[j];
                 if (reader >= m->forward) {
                     m->repeat[op] = 1;

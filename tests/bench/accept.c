@@ -67,7 +67,7 @@ static double latency_under(const struct mg_point *points, uint32_t count, doubl
 }
 
 /* Every limit: the front's peak at each micro-batching point's latency, relative to that point. */
-static double worst_against_microbatch(const struct mg_search_result *r)
+static double worst_against_microbatch(const struct mg_search_result *r, double *where)
 {
     double worst = 0;
     for (uint32_t b = 0; b < r->baseline_count; b++) {
@@ -77,6 +77,8 @@ static double worst_against_microbatch(const struct mg_search_result *r)
             double latency = r->baselines[b].points[i].figures.latency_s;
             double by_hand = peak_within(r->baselines[b].points, r->baselines[b].point_count, latency);
             double ratio = peak_within(r->front, r->front_count, latency * (1 + 1e-6)) / by_hand;
+            if (ratio > worst)
+                *where = latency / r->original.figures.latency_s;
             worst = ratio > worst ? ratio : worst;
         }
     }
@@ -107,14 +109,15 @@ static int print_row(const struct network *n, const struct mg_search_result *r, 
             hand_b =
                 smaller(hand_b, peak_within(r->baselines[i].points, r->baselines[i].point_count, 1.05 * latency) / 1e9);
         }
-    double rate = (double)r->evaluations / seconds, worst = worst_against_microbatch(r);
+    double rate = (double)r->evaluations / seconds, where = 0, worst = worst_against_microbatch(r, &where);
     printf("%-13s %6.2f GB %.4f s | <=1.10: %6.3f GB (floor %.2f, by hand %.2f) %s | <=1.05: %6.3f GB (floor %.2f, by "
            "hand "
-           "%.2f) %s | ratio at %.2f GB: %.3f (floor %.2f) %s | worst/by hand %.3f %s | %.0f evaluations, %.0f/s %s | "
+           "%.2f) %s | ratio at %.2f GB: %.3f (floor %.2f) %s | worst/by hand %.3f at %.3f %s | %.0f evaluations, "
+           "%.0f/s %s | "
            "%u points, checker %llu accepted %llu rejected\n",
            n->name, (double)r->original.figures.peak_bytes / 1e9, latency, a, n->peak_110, hand_a,
            mark(a <= n->peak_110), b, n->peak_105, hand_b, mark(b <= n->peak_105), n->at_peak, c, n->at_ratio,
-           mark(c <= n->at_ratio), worst, mark(worst <= 0.90), (double)r->evaluations, rate,
+           mark(c <= n->at_ratio), worst, where, mark(worst <= 0.90), (double)r->evaluations, rate,
            n->rate > 0 ? mark(rate >= n->rate) : "", r->front_count, (unsigned long long)r->accepted,
            (unsigned long long)r->rejected);
     return !(a <= n->peak_110 && b <= n->peak_105 && c <= n->at_ratio && worst <= 0.90 && r->rejected == 0);
