@@ -18,9 +18,10 @@ struct mg_check_use {
     int64_t mult;
 };
 
-/* Extents of one part of every region of a chain. */
+/* Extents of one part of every region of a chain; `lo` is where the first such part begins, within the part
+ * around it. */
 struct mg_check_tuple {
-    int64_t extent[MG_CHECK_DEPTH];
+    int64_t extent[MG_CHECK_DEPTH], lo[MG_CHECK_DEPTH];
 };
 
 struct mg_check_place {
@@ -102,6 +103,8 @@ bool mg_check_walk(struct mg_check *c);
 bool mg_check_box_contiguous(const struct mg_check *c, uint32_t buffer);
 /* check_price.c: every price from the profile. */
 bool mg_check_prices(struct mg_check *c);
+/* check_original.c: the figures that ratios are taken of. */
+bool mg_check_original(struct mg_check *c);
 /* check_memory.c: peak, arena, placement, host bytes. */
 bool mg_check_memory(struct mg_check *c);
 /* check_time.c: latency. */

@@ -164,6 +164,7 @@ static bool make_tuples(struct mg_check *c, uint32_t place)
             struct mg_check_tuple *tuple = &p->tuples[p->tuple_count++];
             *tuple = *outer;
             tuple->extent[p->depth - 1] = length / parts + (longer && k == 0 ? 1 : 0);
+            tuple->lo[p->depth - 1] = k == 0 ? 0 : (length / parts + 1) * longer;
         }
     }
     return true;
