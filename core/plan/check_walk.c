@@ -567,6 +567,7 @@ static bool walk_store(struct walk *w)
         return false;
     const struct mg_instance *stated = &c->plan->instances[instance];
     struct host_copy *copy = &w->host[stated->value];
+    /* S5 counts a stored value once: it must be clear with which extents. */
     REFUSE_UNLESS(copy->place == MG_NONE || (copy->place == w->place && same_box(w, copy->instance, instance)), "store",
                   "different parts of '%.60s' are stored", value_name(w, instance));
     if (copy->place == MG_NONE)

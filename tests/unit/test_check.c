@@ -1,35 +1,19 @@
 /* The checker accepts what is right: originals, and plans with regions, swaps and recomputation made by
  * the builder, which shares no code with it. */
-#include "tests/unit/plan_util.h"
-
-static void expect_accepted(struct bench *b, const struct mg_plan *plan, const char *what, uint64_t seed)
-{
-    struct mg_verdict verdict;
-    cr_assert_eq(mg_plan_check(b->n, plan, &b->arena, &verdict, &b->err), MG_OK, "%s", b->err.message);
-    cr_assert(verdict.accepted, "%s %lu: step %u: %s: %s", what, seed, verdict.step, verdict.reason, verdict.message);
-    cr_expect_eq(verdict.figures.peak_bytes, plan->figures.peak_bytes);
-    cr_expect_eq(verdict.figures.arena_bytes, plan->figures.arena_bytes);
-    cr_expect_eq(verdict.figures.host_bytes, plan->figures.host_bytes);
-    cr_expect_float_eq(verdict.figures.latency_s, plan->figures.latency_s, 1e-9 * plan->figures.latency_s);
-}
-
-static uint32_t below(struct mg_rng *rng, uint32_t bound)
-{
-    return (uint32_t)mg_rng_below(rng, bound);
-}
+#include "tests/unit/check_util.h"
 
 /* One region over a range of operators of [0, limit), often another nested in it. */
 static uint32_t random_spans(struct mg_rng *rng, uint32_t limit, int64_t rows, struct span spans[4])
 {
     uint32_t count = 0, from = below(rng, limit - 3), to = from + 3 + below(rng, limit - from - 2);
     uint32_t parts = 2 + below(rng, (uint32_t)rows - 1);
-    spans[count++] = (struct span){from, to, parts, MG_NONE, rows, 0};
+    spans[count++] = (struct span){from, to, parts, MG_NONE, rows, 0, NULL};
     int64_t inner = (rows + parts - 1) / parts, least = rows / parts;
     if (least >= 2 && to - from >= 4 && below(rng, 2)) {
         uint32_t first = from + below(rng, to - from - 2), last = first + 2 + below(rng, to - first - 1);
         parts = 2 + below(rng, (uint32_t)least - 1);
         if (last - first < to - from)
-            spans[count++] = (struct span){first, last, parts, 0, inner, 0};
+            spans[count++] = (struct span){first, last, parts, 0, inner, 0, NULL};
     }
     return count;
 }
@@ -41,7 +25,6 @@ Test(check, random_plans)
         struct bench b;
         struct mg_rng rng;
         struct span spans[4];
-        struct mg_verdict verdict;
         bench_open(&b);
         mg_rng_init(&rng, seed);
         int64_t rows = 2 + below(&rng, 14);
@@ -51,11 +34,12 @@ Test(check, random_plans)
         s.swap_percent = below(&rng, 3) * 25;
         s.rng = rng;
         guarded(&b.arena, assemble, &s);
-        cr_assert_eq(mg_plan_check(b.n, s.plan, &b.arena, &verdict, &b.err), MG_OK);
+        state_original(b.n, s.plan, &b.arena);
+        struct mg_verdict verdict = verdict_of(b.n, s.plan, &b.arena);
         if (!verdict.accepted && strcmp(verdict.reason, "connected") == 0)
             unconnected++; /* the ranges are chosen blindly */
         else
-            expect_accepted(&b, s.plan, "random graph", seed);
+            expect_accepted(b.n, s.plan, &b.arena, "random graph", seed);
         accepted += verdict.accepted;
         bench_close(&b);
     }
@@ -71,16 +55,58 @@ Test(check, training_steps)
         mg_rng_init(&rng, seed);
         int64_t batch = 2 + below(&rng, 14);
         training_step(&b, 3, batch, 64);
-        struct span spans[4] = {{0, 14, 2 + below(&rng, (uint32_t)batch - 1), MG_NONE, batch, 0}};
+        struct span spans[4] = {{0, 14, 2 + below(&rng, (uint32_t)batch - 1), MG_NONE, batch, 0, NULL}};
         struct assembly s = {.g = b.n, .device = mg_device_builtin("h200"), .arena = &b.arena, .spans = spans};
         s.span_count = 1;
         int64_t least = batch / spans[0].parts, inner = (batch + spans[0].parts - 1) / spans[0].parts;
         if (least >= 2)
-            spans[s.span_count++] = (struct span){6, 14, 2, 0, inner, 0};
+            spans[s.span_count++] = (struct span){6, 14, 2, 0, inner, 0, NULL};
         s.swap_percent = below(&rng, 2) * 30;
         s.rng = rng;
         guarded(&b.arena, assemble, &s);
-        expect_accepted(&b, s.plan, "training step", seed);
+        state_original(b.n, s.plan, &b.arena);
+        expect_accepted(b.n, s.plan, &b.arena, "training step", seed);
         bench_close(&b);
     }
+}
+
+static uint32_t with_step(const struct mg_plan *plan, enum mg_step_kind kind)
+{
+    for (size_t s = 0; s < plan->step_count; s++)
+        if (plan->steps[s].kind == kind)
+            return 1;
+    return 0;
+}
+
+/* Nested regions on any dimensions: views of parts, slices, joins, sums, results that nobody reads. */
+Test(check, random_trees)
+{
+    uint32_t careless = 0, accepted = 0, slices = 0, joins = 0, accs = 0;
+    for (uint64_t seed = 1; seed <= 250; seed++) {
+        struct bench b;
+        struct mg_rng rng;
+        bench_open(&b);
+        mg_rng_init(&rng, seed);
+        random_network(&b, &rng);
+        for (int i = 0; i < 3; i++) {
+            const struct mg_plan *plan = random_tree(&b, &rng);
+            if (!plan)
+                continue;
+            struct mg_verdict verdict = verdict_of(b.n, plan, &b.arena);
+            if (!verdict.accepted &&
+                (strcmp(verdict.reason, "connected") == 0 || strcmp(verdict.reason, "store") == 0)) {
+                careless++; /* grown blindly; stored as a part and as a whole */
+                continue;
+            }
+            expect_accepted(b.n, plan, &b.arena, "tree", seed);
+            accepted++;
+            slices += with_step(plan, MG_STEP_SLICE);
+            joins += with_step(plan, MG_STEP_JOIN);
+            accs += with_step(plan, MG_STEP_ACC);
+        }
+        bench_close(&b);
+    }
+    cr_expect(accepted > 300 && slices > 10 && joins > 100 && accs > 50,
+              "%u accepted, %u careless, slices in %u, joins in %u, accs in %u", accepted, careless, slices, joins,
+              accs);
 }
