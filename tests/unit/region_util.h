@@ -15,6 +15,7 @@ struct carried { /* how a region's dimension lies in a value */
 struct level {
     struct carried *use; /* by value */
     bool *inside;        /* by operator */
+    bool *after;         /* by operator: not inside, but depends on the region */
     struct mg_region_op *ops;
     uint32_t op_count, parts, region;
     int64_t length;
@@ -42,6 +43,7 @@ static inline void start_level(struct region_tree *t, uint32_t depth, uint32_t p
     *l = (struct level){.parts = parts};
     l->use = MG_NEW_ARRAY(t->arena, struct carried, t->g->value_count);
     l->inside = MG_NEW_ARRAY(t->arena, bool, t->g->op_count);
+    l->after = MG_NEW_ARRAY(t->arena, bool, t->g->op_count);
     l->ops = MG_NEW_ARRAY(t->arena, struct mg_region_op, t->g->op_count);
 }
 
@@ -54,9 +56,12 @@ static inline bool made_inside(const struct region_tree *t, const struct level *
 /* Does the value depend on the region through an operator that is not in it? */
 static inline bool comes_after(const struct region_tree *t, const struct level *l, mg_value v)
 {
-    mg_op op = t->g->values[v].producer;
-    if (op == MG_NONE || l->inside[op])
-        return false;
+    mg_op producer = t->g->values[v].producer;
+    return producer != MG_NONE && l->after[producer];
+}
+
+static inline bool reads_region(const struct region_tree *t, const struct level *l, mg_op op)
+{
     for (uint32_t i = 0; i < t->g->ops[op].in_count; i++)
         if (made_inside(t, l, t->g->ops[op].in[i]) || comes_after(t, l, t->g->ops[op].in[i]))
             return true;
@@ -124,8 +129,10 @@ static inline bool grow_level(struct region_tree *t, uint32_t depth)
     for (mg_op op = 0; op < t->g->op_count; op++) {
         struct mg_region_op entry;
         uint32_t count;
-        if ((depth > 0 && !t->level[depth - 1].inside[op]) || !find_entry(t, l, op, &entry))
+        if ((depth > 0 && !t->level[depth - 1].inside[op]) || !find_entry(t, l, op, &entry)) {
+            l->after[op] = reads_region(t, l, op);
             continue;
+        }
         const struct mg_axis *axis = &mg_op_axes(t->g, op, &count)[entry.axis];
         int64_t length = entry_length(t, depth, &entry, false);
         if ((l->op_count && length != l->length) || entry_length(t, depth, &entry, true) < l->parts)
@@ -148,12 +155,9 @@ static inline void order_level(struct region_tree *t, uint32_t depth, bool outer
     const struct level *here = depth ? &t->level[depth - 1] : NULL;
     const struct level *inner = depth < t->depth ? &t->level[depth] : NULL;
     for (mg_op op = 0; op < t->g->op_count; op++) {
-        const struct mg_op_info *info = &t->g->ops[op];
-        bool after = false;
         if ((here && !here->inside[op]) || (inner && inner->inside[op]))
             continue;
-        for (uint32_t i = 0; i < info->in_count && inner; i++)
-            after = after || made_inside(t, inner, info->in[i]) || comes_after(t, inner, info->in[i]);
+        bool after = inner && inner->after[op];
         if (after == outer_only_after)
             t->order[t->order_count++] = op;
     }
