@@ -121,7 +121,8 @@ size_t mg_pareto_thin(struct mg_front_point *points, size_t count, const struct 
 {
     if (count == 0)
         return 0;
-    bool *always = calloc(count, 2 * sizeof *always), *keep = always + count;
+    bool *always = calloc(count, 2 * sizeof *always);
+    bool *keep = always ? always + count : NULL;
     if (!always)
         return count < most ? count : most;
     mark_always(points, count, limits, always);

@@ -74,7 +74,8 @@ bool mg_op_may_reuse(const struct mg_graph *g, mg_op op, uint32_t slot)
     const struct mg_op_info *info = &g->ops[op];
     const struct mg_op_facts *f = &facts[info->type];
     const struct mg_value_info *in = &g->values[info->in[slot]], *out = &g->values[info->out[0]];
-    if (f->axes != mg_axes_elementwise || f->cost != MG_COST_ELEMENTWISE || f->purity != MG_PURE || info->out_count != 1)
+    if (f->axes != mg_axes_elementwise || f->cost != MG_COST_ELEMENTWISE || f->purity != MG_PURE ||
+        info->out_count != 1)
         return false;
     if (!mg_shape_equal(&in->shape, &out->shape) || mg_dtype_size(in->dtype) != mg_dtype_size(out->dtype))
         return false;

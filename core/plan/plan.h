@@ -27,7 +27,7 @@ enum mg_step_kind {
 };
 struct mg_step {
     enum mg_step_kind kind;
-    uint32_t op;     /* COMPUTE: operator; BEGIN, END: region; else MG_NONE */
+    uint32_t op;                 /* COMPUTE: operator; BEGIN, END: region; else MG_NONE */
     uint32_t in, in_count;       /* range of plan->refs */
     uint32_t out, out_count;     /* range of plan->refs */
     uint32_t price, price_count; /* range of plan->refs: one index into prices per distinct tuple of
@@ -40,10 +40,10 @@ struct mg_step {
  * An update in place (R9) makes an instance of whole shape on the resident storage. */
 struct mg_instance {
     mg_value value;
-    uint32_t storage; /* views: the storage of their base */
-    uint32_t made_by; /* step, or MG_NONE: there before step 0 (resident values, inputs) */
-    uint32_t view_of; /* base instance, or MG_NONE */
-    int64_t offset;   /* elements, views only; part 0's in a region */
+    uint32_t storage;            /* views: the storage of their base */
+    uint32_t made_by;            /* step, or MG_NONE: there before step 0 (resident values, inputs) */
+    uint32_t view_of;            /* base instance, or MG_NONE */
+    int64_t offset;              /* elements, views only; part 0's in a region */
     int64_t stride[MG_MAX_RANK]; /* elements; of part 0's box in a region */
     struct mg_shape shape;       /* of part 0's box in a region, else the value's */
 };
@@ -54,8 +54,8 @@ struct mg_storage {
 };
 struct mg_region_op {
     mg_op op;
-    uint32_t axis;  /* index into mg_op_axes */
-    int64_t scale;  /* the operator's axis has length scale * region length */
+    uint32_t axis; /* index into mg_op_axes */
+    int64_t scale; /* the operator's axis has length scale * region length */
 };
 struct mg_region {
     uint32_t parent; /* enclosing region (index), or MG_NONE */
@@ -70,15 +70,15 @@ void mg_part_bounds(int64_t length, uint32_t parts, uint32_t part, int64_t *lo, 
 
 enum mg_price_source { MG_PRICE_MODEL, MG_PRICE_SCALED, MG_PRICE_NEAR, MG_PRICE_EXACT };
 struct mg_price {
-    char name[24];        /* operator's name, or "store", "load", "slice", "join", "acc" */
-    const char *signature;/* attributes, shapes, dtypes: canonical text */
+    char name[24];         /* operator's name, or "store", "load", "slice", "join", "acc" */
+    const char *signature; /* attributes, shapes, dtypes: canonical text */
     double seconds;
-    uint64_t workspace;   /* bytes, live during the step only */
+    uint64_t workspace; /* bytes, live during the step only */
     enum mg_price_source source;
 };
 struct mg_edit {
-    const char *rule; /* "remat", "swap", "aggregate" ... */
-    const char *binding; /* canonical JSON object */
+    const char *rule;            /* "remat", "swap", "aggregate" ... */
+    const char *binding;         /* canonical JSON object */
     const char *removed, *added; /* canonical JSON arrays */
 };
 enum mg_numerics { MG_NUMERICS_REASSOCIATE, MG_NUMERICS_EXACT };
@@ -94,13 +94,20 @@ struct mg_plan {
     char graph_digest[65];
     struct mg_device device;
     enum mg_numerics numerics;
-    struct mg_edit *edits;         size_t edit_count;
-    struct mg_region *regions;     size_t region_count; /* parents before children */
-    struct mg_storage *storages;   size_t storage_count;
-    struct mg_instance *instances; size_t instance_count;
-    struct mg_price *prices;       size_t price_count;
-    struct mg_step *steps;         size_t step_count;
-    uint32_t *refs;                size_t ref_count;
+    struct mg_edit *edits;
+    size_t edit_count;
+    struct mg_region *regions;
+    size_t region_count; /* parents before children */
+    struct mg_storage *storages;
+    size_t storage_count;
+    struct mg_instance *instances;
+    size_t instance_count;
+    struct mg_price *prices;
+    size_t price_count;
+    struct mg_step *steps;
+    size_t step_count;
+    uint32_t *refs;
+    size_t ref_count;
     struct mg_figures figures, original; /* original: host_bytes unused */
 };
 
@@ -119,7 +126,8 @@ struct mg_simulation {
     uint64_t peak_bytes;
     uint64_t host_bytes;
     struct mg_timeline_point *timeline; /* one per step */
-    uint32_t *hot; size_t hot_count;    /* instances alive at any step whose live bytes equal the peak */
+    uint32_t *hot;
+    size_t hot_count; /* instances alive at any step whose live bytes equal the peak */
 };
 enum mg_code mg_plan_simulate(const struct mg_graph *g, const struct mg_plan *plan, struct mg_arena *arena,
                               struct mg_simulation *out, struct mg_error *err) MG_WARN_UNUSED;
@@ -134,7 +142,7 @@ struct mg_buffer {
  * are empty or live nowhere get offset 0. Deterministic; effort counts comparisons. `magisd place
  * FILE.csv` reads id,lower,upper,size into buffers and calls mg_place_with(..., 1, MG_PLACE_HARD, ...). */
 #define MG_PLACE_EFFORT UINT64_C(16000000) /* what publication of a plan can afford: some 40 ms at worst */
-#define MG_PLACE_HARD UINT64_C(1000000000)  /* some seconds */
+#define MG_PLACE_HARD UINT64_C(1000000000) /* some seconds */
 enum mg_code mg_place(struct mg_buffer *buffers, size_t count, uint64_t align, uint64_t *arena_bytes,
                       struct mg_arena *scratch, struct mg_error *err) MG_WARN_UNUSED;
 enum mg_code mg_place_with(struct mg_buffer *buffers, size_t count, uint64_t align, uint64_t effort,
@@ -145,8 +153,8 @@ enum mg_code mg_plan_place(struct mg_plan *plan, struct mg_arena *scratch, struc
 /* ---- the independent checker (shares no code with simulator, placement and search) ---- */
 struct mg_verdict {
     bool accepted;
-    uint32_t step;      /* to blame, or MG_NONE */
-    char reason[64];    /* stable word: "order", "freed", "overlap", "figures", "meaning", "version", ... */
+    uint32_t step;   /* to blame, or MG_NONE */
+    char reason[64]; /* stable word: "order", "freed", "overlap", "figures", "meaning", "version", ... */
     char message[256];
     struct mg_figures figures; /* as the checker computes them */
 };
@@ -159,6 +167,7 @@ enum mg_code mg_plan_read(const struct mg_graph *g, const char *json, size_t siz
                           struct mg_plan **out, struct mg_error *err) MG_WARN_UNUSED;
 void mg_plan_write_dot(struct mg_writer *w, const struct mg_graph *g, const struct mg_plan *plan);
 /* First 16 hex digits of the SHA-256 of the canonical JSON; id holds 17 bytes. */
-enum mg_code mg_plan_id(const struct mg_graph *g, const struct mg_plan *plan, char id[17], struct mg_error *err) MG_WARN_UNUSED;
+enum mg_code mg_plan_id(const struct mg_graph *g, const struct mg_plan *plan, char id[17],
+                        struct mg_error *err) MG_WARN_UNUSED;
 
 #endif
