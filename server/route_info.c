@@ -1,6 +1,7 @@
 /* What the daemon is and how it fares: health, metrics, version, errors, description, page. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -18,9 +19,24 @@ void mg_route_root(struct mg_request *req)
     mg_reply_redirect(req, "/ui/");
 }
 
+/* /ui/jobs/ID, as people write it; the page itself keeps what it shows after the #. */
+static bool redirect_to_run(struct mg_request *req, const char *name)
+{
+    char path[64];
+    const char *id = name ? name + strlen("jobs/") : "";
+    if (!name || strncmp(name, "jobs/", strlen("jobs/")) != 0 || strlen(id) != 12 ||
+        strspn(id, "0123456789abcdefghijklmnopqrstuvwxyz") != 12)
+        return false;
+    snprintf(path, sizeof path, MG_JOB_PAGE, id);
+    mg_reply_redirect(req, path);
+    return true;
+}
+
 void mg_route_page(struct mg_request *req)
 {
     const char *name = mg_request_part(req, 0);
+    if (redirect_to_run(req, name))
+        return;
     mg_page_serve(req, name ? name : "");
 }
 

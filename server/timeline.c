@@ -249,8 +249,36 @@ void mg_timeline_write_hot(struct mg_writer *w, const struct mg_graph *g, const 
 
 /* ---- what the plan does ---- */
 
-static void write_regions(struct mg_writer *w, const struct mg_graph *g, const struct mg_plan *plan)
+/* The moment after a free is shown by the step that follows it. */
+static bool is_point(const struct mg_plan *plan, size_t at)
 {
+    return plan->steps[at].kind != MG_STEP_FREE || at + 1 == plan->step_count;
+}
+
+struct span {
+    size_t from, to;
+};
+
+/* The points of each region's begin and end: a page draws the body between them once for each part. */
+static const struct span *region_spans(const struct mg_plan *plan, struct mg_arena *scratch)
+{
+    struct span *spans = MG_NEW_ARRAY(scratch, struct span, plan->region_count + 1);
+    size_t points = 0;
+    for (size_t at = 0; at < plan->step_count; at++) {
+        const struct mg_step *step = &plan->steps[at];
+        if (step->kind == MG_STEP_BEGIN)
+            spans[step->op].from = points;
+        if (step->kind == MG_STEP_END)
+            spans[step->op].to = points;
+        points += is_point(plan, at);
+    }
+    return spans;
+}
+
+static void write_regions(struct mg_writer *w, const struct mg_graph *g, const struct mg_plan *plan,
+                          struct mg_arena *scratch)
+{
+    const struct span *spans = region_spans(plan, scratch);
     mg_write_key(w, "regions");
     mg_write_begin_array(w);
     for (size_t i = 0; i < plan->region_count; i++) {
@@ -265,6 +293,8 @@ static void write_regions(struct mg_writer *w, const struct mg_graph *g, const s
         mg_write_member_uint(w, "parts", region->parts);
         mg_write_member_int(w, "length", region->length);
         mg_write_member_uint(w, "operators", region->op_count);
+        mg_write_member_uint(w, "from_point", spans[i].from);
+        mg_write_member_uint(w, "to_point", spans[i].to);
         if (region->op_count) {
             const struct mg_region_op *first = &region->ops[0], *last = &region->ops[region->op_count - 1];
             uint32_t axes = 0;
@@ -337,8 +367,8 @@ static void write_points(struct mg_writer *w, const struct mg_plan *plan, const 
     mg_write_key(w, "points");
     mg_write_begin_array(w);
     for (size_t at = 0; at < plan->step_count; at++) {
-        if (plan->steps[at].kind == MG_STEP_FREE && at + 1 < plan->step_count)
-            continue; /* the next step shows the same moment, without the freed bytes */
+        if (!is_point(plan, at))
+            continue;
         mg_write_begin_array(w);
         mg_write_double(w, simulation->timeline[at].start_s);
         for (unsigned kind = 0; kind < MG_MEMORY_KINDS; kind++)
@@ -378,7 +408,7 @@ enum mg_code mg_timeline_write(struct mg_writer *w, const struct mg_graph *g, co
     write_peak(w, plan, &simulation);
     write_points(w, plan, &simulation, live);
     mg_timeline_write_hot(w, g, plan, &simulation, 200, scratch);
-    write_regions(w, g, plan);
+    write_regions(w, g, plan, scratch);
     write_recomputed(w, g, plan, scratch);
     write_swapped(w, g, plan, scratch);
     mg_write_end_object(w);

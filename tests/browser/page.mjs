@@ -307,6 +307,26 @@ await checks.check("a token in the address is kept for the tab and taken out", a
     await tab.close();
 });
 
+await checks.check("a job's address leads to its page", async () => {
+    for (const path of [`/ui/jobs/${job}`, `/jobs/${job}`]) {
+        await page.goto(daemon.url + path);
+        await page.waitForURL(`${daemon.url}/ui/#/jobs/${job}`);
+    }
+});
+
+await checks.check("the page waits for a daemon that is restarted, and goes on", async () => {
+    await submit("mlp", {batch: 2048}, {seconds: 3});
+    await state("running");
+    const known = complaints.length;
+    await daemon.stop();
+    await page.waitForSelector(".trouble:visible");
+    assert.equal(daemon.process.exitCode, 0, daemon.log);
+    await daemon.start(daemon.address);
+    await state("succeeded");
+    assert.equal(await page.isVisible(".trouble"), false);
+    assert.ok(complaints.splice(known).every((line) => /ERR_CONNECTION|ERR_INCOMPLETE|ERR_EMPTY/.test(line)));
+});
+
 await checks.check("nothing was complained of", () => assert.deepEqual(complaints, []));
 
 await browser.close();

@@ -24,5 +24,6 @@ export function frontTable(pareto, chosen, onChoose) {
             h("caption", {class: "sr"}, "Plans of the Pareto front; a button in each row chooses it"),
             h("thead", null, h("tr", null, ["Plan", "Peak", "Memory", "Time", "A step", "Host memory", "Means"].map((text, i) =>
                 h("th", {scope: "col", class: i > 0 && i < 6 ? "num" : null}, text)))),
-            h("tbody", null, rows))));
+            h("tbody", null, rows))),
+        pareto.baselines.filter((b) => b.not_applicable).map((b) => h("p", {class: "faint"}, `${b.name} does not apply: ${b.not_applicable}`)));
 }

@@ -4,10 +4,12 @@ import {fill, h, icon, toast} from "./dom.js";
 import {bytes, change, plural, time} from "./format.js";
 import {asProblem, problemCard} from "./problem.js";
 import {KIND_COLOURS, TimelineChart} from "./timeline_chart.js";
+import {momentsOf, total} from "./timeline_data.js";
 import {axisWords, groupHot, planWords} from "./words.js";
 
 const MOST_ROWS = 12;
 const SAMPLES = 12;
+const MOST_STRETCH = 2.5;
 
 // ---- hot spots ----
 
@@ -36,7 +38,8 @@ function hotList(timeline, whole) {
 }
 
 function samples(timeline) {
-    const {points, kinds} = timeline;
+    const {kinds} = timeline;
+    const points = momentsOf(timeline);
     const step = Math.max(1, Math.floor(points.length / SAMPLES));
     const chosen = points.filter((_, i) => i % step === 0);
     return h("details", null, h("summary", null, "As a table"), h("div", {class: "scroll"}, h("table", null,
@@ -44,7 +47,7 @@ function samples(timeline) {
             h("th", {scope: "col", class: "num"}, "in all"))),
         h("tbody", null, chosen.map((point) => h("tr", null, h("td", null, time(point[0])),
             point.slice(1).map((n) => h("td", {class: "num"}, bytes(n))),
-            h("td", {class: "num"}, bytes(point.slice(1).reduce((a, b) => a + b, 0)))))))));
+            h("td", {class: "num"}, bytes(total(point)))))))));
 }
 
 function panel(title, timeline, note) {
@@ -100,7 +103,7 @@ function doesCard(timeline, batch) {
     return present.map(([title, n, draw], i) => h("details", {open: i === 0}, h("summary", null, `${title} (${n})`), draw()));
 }
 
-function downloads(id, point, series) {
+function downloads(id, point) {
     const file = (format, label) => {
         const path = `/jobs/${id}/plans/${point.plan}?format=${format}`;
         const name = `${id}-${point.plan}.${format}`;
@@ -115,7 +118,7 @@ function downloads(id, point, series) {
             }
         }}, icon("down"), label);
     };
-    return point.plan && !series ? h("div", {class: "row"}, file("json", "Plan (JSON)"), file("dot", "Picture (DOT)")) : null;
+    return point.plan ? h("div", {class: "row"}, file("json", "Plan (JSON)"), file("dot", "Graph (DOT)")) : null;
 }
 
 // ---- together ----
@@ -183,12 +186,15 @@ export class PlanView {
         const before = panel("As it is", original, `${bytes(original.peak_bytes)} · ${time(original.latency_s)}`);
         const after = isOriginal ? null : panel(series ? `Baseline: ${series}` : "With the chosen plan", chosen,
             `${bytes(chosen.peak_bytes)} · ${time(chosen.latency_s)}`);
-        const sizes = {topBytes: Math.max(original.peak_bytes, chosen.peak_bytes), topTime: Math.max(original.latency_s, chosen.latency_s)};
+        const topBytes = Math.max(original.peak_bytes, chosen.peak_bytes);
+        // One scale of time for both, unless that would squeeze the shorter one into a corner.
+        const both = Math.max(original.latency_s, chosen.latency_s);
+        const topTime = (timeline) => (both <= MOST_STRETCH * timeline.latency_s ? both : timeline.latency_s);
         fill(this.box, this.summary(point, series, chosen, isOriginal),
             h("div", {class: after ? "columns even" : ""}, before.card, after?.card));
-        this.charts.push(new TimelineChart(before.box, {title: "the original", timeline: original, ...sizes}));
+        this.charts.push(new TimelineChart(before.box, {title: "the original", timeline: original, topBytes, topTime: topTime(original)}));
         if (after)
-            this.charts.push(new TimelineChart(after.box, {title: "the chosen plan", timeline: chosen, ...sizes}));
+            this.charts.push(new TimelineChart(after.box, {title: "the chosen plan", timeline: chosen, topBytes, topTime: topTime(chosen)}));
     }
 
     summary(point, series, chosen, isOriginal) {
@@ -196,7 +202,7 @@ export class PlanView {
             : `${bytes(point.peak_bytes)} (${change(point.memory_ratio)}), ${time(point.latency_s)} a step (${change(point.latency_ratio)})`;
         return h("section", {class: "card does", "aria-labelledby": "does-title"},
             h("div", {class: "card-head"}, h("h2", {id: "does-title"}, series ? "The chosen baseline" : isOriginal ? "The original" : "The chosen plan"),
-                downloads(this.id, point, series)),
+                downloads(this.id, point)),
             h("p", {class: "figures"}, h("strong", null, figures),
                 isOriginal ? null : h("span", {class: "faint"}, ` · arena ${bytes(point.arena_bytes)}`)),
             h("p", {id: "plan-words"}, isOriginal ? "Every operator once, in the order of the graph, each value freed after its last reader: "

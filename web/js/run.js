@@ -1,5 +1,5 @@
 // A run: its state as it happens, the front, the chosen plan beside the original, downloads.
-import {api} from "./api.js";
+import {address, api} from "./api.js";
 import {isEnded, stateBadge, titleOf} from "./badge.js";
 import {fill, h, icon, toast} from "./dom.js";
 import {bytes, change, count, moment, time} from "./format.js";
@@ -38,7 +38,7 @@ function progressCard(job) {
     const {evaluations, elapsed_s: elapsed, fraction} = job.progress ?? {};
     const running = job.state === "running" || job.state === "cancelling";
     const words = running ? `${count(evaluations ?? 0)} plans evaluated in ${time(elapsed ?? 0)}`
-        : job.queue ? `place ${job.queue.position + 1} in the queue` : "being read";
+        : job.queue ? `place ${job.queue.position} in the queue` : "being read";
     return h("div", {class: "card progress"},
         h("progress", {max: 1, value: running ? fraction ?? 0 : null, "aria-label": "Progress of the search"}),
         h("span", null, h("span", {id: "progress-words"}, words), running ? h("span", {class: "faint"}, ` · ${Math.round((fraction ?? 0) * 100)} %`) : null));
@@ -83,6 +83,18 @@ function limitsOf(job, request) {
     return {peak, latency};
 }
 
+// The request as one would post it from a shell.
+function requestCard(request) {
+    const text = JSON.stringify(request, null, 2);
+    const copy = h("button", {type: "button", onclick: async () => {
+        await navigator.clipboard.writeText(text);
+        toast("Copied");
+    }}, icon("copy"), "Copy");
+    return h("details", {class: "card asked"}, h("summary", null, "What was asked"),
+        h("p", {class: "faint"}, "POST it to ", h("code", null, address("/optimize")), " to ask the same again."),
+        h("pre", {tabindex: 0}, text), copy);
+}
+
 // ---- the page ----
 
 class RunPage {
@@ -100,7 +112,8 @@ class RunPage {
             this.frontBox, this.frontTable);
         this.planBox = h("div", {class: "stack", id: "plan"});
         this.plan = new PlanView(this.planBox, id, (plan) => this.replaced(plan));
-        fill(main, this.head, this.trouble, this.status, this.frontCard, this.planBox);
+        this.asked = h("div");
+        fill(main, this.head, this.trouble, this.status, this.frontCard, this.planBox, this.asked);
     }
 
     async start() {
@@ -156,6 +169,7 @@ class RunPage {
             return;
         try {
             this.request = await api(`/jobs/${this.id}/request`, {signal: this.stop.signal});
+            fill(this.asked, requestCard(this.request));
             this.plan.setBatch(Number(this.request.zoo?.batch) || null);
             if (this.pareto?.original)
                 this.takeFront(this.pareto);
@@ -189,8 +203,8 @@ class RunPage {
         const {pareto} = this;
         const best = pareto.pareto.find((p) => p.plan === (pareto.best ?? this.job.best?.plan)) ?? pareto.pareto.at(-1);
         const same = pareto.pareto.find((p) => p.plan === this.choice?.plan);
-        if (this.followsBest && best)
-            this.choose(best, "front", false);
+        if (this.followsBest)
+            this.choose(best ?? pareto.original, best ? "front" : "original", false);
         else if (same)
             this.choose(same, "front", false);
     }

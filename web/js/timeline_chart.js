@@ -1,19 +1,15 @@
-// Memory over time by kind, stacked. Steps stand in the order of the list; a copy that waits for its
-// link may start later than what is listed after it, so times are made to rise by looking ahead.
+// Memory over time by kind, stacked.
 import {axis, mountChart, scaleOf, text, uPlot} from "./chart.js";
 import {fill, h} from "./dom.js";
 import {byteTicks, bytes, time, timeTicks} from "./format.js";
 import {colour} from "./theme.js";
+import {momentsOf, total} from "./timeline_data.js";
 
 export const KIND_COLOURS = {weights: "--k-weights", activations: "--k-activations", gradients: "--k-gradients",
     workspace: "--k-workspace", other: "--k-other"};
 
-function columnsOf(timeline) {
-    const {points, kinds, latency_s: end} = timeline;
-    const xs = new Array(points.length);
-    let least = end;
-    for (let i = points.length - 1; i >= 0; i--)
-        xs[i] = least = Math.min(least, points[i][0]);
+function columnsOf(points, {kinds, latency_s: end}) {
+    const xs = points.map((p) => p[0]);
     // Totals from the top of the stack down, so that each area is painted over by the one below it.
     const stacks = kinds.map((_, k) => points.map((p) => p.slice(1, kinds.length + 1 - k).reduce((a, b) => a + b, 0)));
     if (points.length) {
@@ -27,7 +23,8 @@ function columnsOf(timeline) {
 export class TimelineChart {
     constructor(box, {title, timeline, topBytes, topTime}) {
         Object.assign(this, {timeline, topBytes, topTime});
-        this.data = columnsOf(timeline);
+        this.points = momentsOf(timeline);
+        this.data = columnsOf(this.points, timeline);
         this.readout = h("div", {class: "readout", "aria-live": "polite"});
         this.host = h("div", {class: "chart", tabindex: 0, role: "img", onkeydown: (e) => this.key(e),
             "aria-label": `Memory over time, ${title}: at most ${bytes(timeline.peak_bytes)}, ${time(timeline.latency_s)} in all`});
@@ -56,7 +53,7 @@ export class TimelineChart {
 
     decorate(u) {
         const {ctx, bbox} = u;
-        const {peak, peak_bytes: bytesAtPeak, hot} = this.timeline;
+        const {peak, peak_bytes: bytesAtPeak, hot_groups: groups} = this.timeline;
         const k = scaleOf();
         if (!peak)
             return;
@@ -77,18 +74,19 @@ export class TimelineChart {
         ctx.fill();
         ctx.restore();
         const right = x < bbox.left + bbox.width / 2;
-        const name = hot?.[0] && bbox.width > 380 * k ? ` · ${shorten(hot[0].name)}` : "";
+        const name = groups.length && bbox.width > 380 * k ? ` · ${shorten(groups[0].name)}` : "";
         text(ctx, `peak ${bytes(bytesAtPeak)}${name}`, x + (right ? 8 : -8) * k, y - 9 * k,
             {align: right ? "left" : "right", bold: true});
     }
 
     // What is alive at one moment; without one, the colours' meaning.
     tell(index) {
-        const {kinds, points, peak_bytes: most, latency_s: end} = this.timeline;
+        const {kinds, peak_bytes: most, latency_s: end} = this.timeline;
+        const {points} = this;
         const at = index === null || index === undefined ? null : Math.min(index, points.length - 1);
         const entries = kinds.map((kind, k) => [kind, at === null ? null : points[at][k + 1]])
             .filter(([, amount], k) => amount !== 0 && (at !== null || points.some((p) => p[k + 1] > 0)));
-        const total = at === null ? most : points[at].slice(1).reduce((a, b) => a + b, 0);
+        const total = at === null ? most : total(points[at]);
         fill(this.readout, h("strong", null, at === null ? `at most ${bytes(total)} · ${time(end)}`
             : `${time(this.data[0][at])}: ${bytes(total)}`),
         entries.map(([kind, amount]) => h("span", {class: "key"},

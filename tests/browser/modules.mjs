@@ -1,0 +1,90 @@
+// The page's modules that need no browser: numbers, words, timelines.
+import assert from "node:assert/strict";
+import * as format from "../../web/js/format.js";
+import {momentsOf} from "../../web/js/timeline_data.js";
+import {axisWords, groupHot, planWords, priceWords} from "../../web/js/words.js";
+import {Checks} from "./lib.mjs";
+
+const checks = new Checks();
+
+await checks.check("bytes are decimal, with three digits", () => {
+    const cases = [[0, "0 B"], [999, "999 B"], [1000, "1.00 kB"], [999499, "999 kB"], [999500, "1.00 MB"], [12_930_000_000, "12.9 GB"],
+        [25769803776, "25.8 GB"], [null, "–"], [1.5e15, "1500 TB"]];
+    for (const [n, words] of cases)
+        assert.equal(format.bytes(n), words);
+});
+
+await checks.check("times are in units that people read", () => {
+    const cases = [[0, "0 ms"], [4.2e-6, "4.20 µs"], [0.42016, "420 ms"], [2.146, "2.15 s"], [125, "2 min 5 s"], [7260, "2 h 1 min"]];
+    for (const [n, words] of cases)
+        assert.equal(format.time(n), words);
+});
+
+await checks.check("changes have a sign, and none below what can be seen", () => {
+    const cases = [[1, "±0 %"], [1.0004, "±0 %"], [1.052, "+5.2 %"], [0.22, "−78 %"], [8.5, "+750 %"], [null, "–"]];
+    for (const [n, words] of cases)
+        assert.equal(format.change(n), words);
+});
+
+await checks.check("ticks of an axis tell each other apart", () => {
+    assert.deepEqual(format.byteTicks([0, 2.5e9, 5e9]), ["0", "2.5 GB", "5.0 GB"]);
+    assert.deepEqual(format.byteTicks([0, 2e7, 4e7]), ["0", "20 MB", "40 MB"]);
+    assert.deepEqual(format.timeTicks([0, 0.00025, 0.0005]), ["0", "250 µs", "500 µs"]);
+    assert.deepEqual(format.timeTicks([0, 0.5, 1]), ["0", "0.5 s", "1.0 s"]);
+});
+
+const nothing = {regions: [], recomputed: [], swapped: [], host_bytes: 0};
+const region = {id: 0, parent: null, parts: 6, length: 32, operators: 612, axis: "d0"};
+
+await checks.check("a plan is told in one sentence", () => {
+    assert.match(planWords(nothing), /^Runs the same operators once each/);
+    assert.equal(planWords({...nothing, regions: [region]}, 32), "Splits 612 operators along the batch into 6 parts.");
+    assert.equal(planWords({regions: [region, {...region, id: 1, parts: 4, operators: 1}, {...region, id: 2, parent: 0}],
+        recomputed: [{name: "a", times: 1, bytes: 3e9}], swapped: [{name: "v", times: 2, bytes: 1.2e9}], host_bytes: 1.2e9}, 32),
+    "Splits 613 operators along the batch into 4 to 6 parts (2 regions), and parts of them once more (1 nested region); "
+        + "recomputes 1 operator (3.00 GB of results need not be kept); parks 1.20 GB in host memory (1 value, copied back before use).");
+});
+
+await checks.check("an axis is called the batch only where that is known", () => {
+    assert.equal(axisWords(region, 32), "the batch");
+    assert.equal(axisWords(region, null), "the leading dimension");
+    assert.equal(axisWords({...region, axis: "h"}, 32), "the heads");
+    assert.equal(axisWords({...region, axis: "d2"}, 32), "dimension d2");
+});
+
+await checks.check("hot spots are added up by name, over all values", () => {
+    const hot = [{name: "e.0.a", kind: "activations", bytes: 5}, {name: "e.1.a", kind: "activations", bytes: 5}, {name: "w", kind: "weights", bytes: 3}];
+    const groups = groupHot({hot, hot_groups: [{name: "e.*.a", count: 3, bytes: 14}, {name: "w", count: 1, bytes: 3}, {name: "z", count: 9, bytes: 2}]});
+    assert.deepEqual(groups.map(({name, bytes, count, kind}) => [name, bytes, count, kind]),
+        [["e.*.a", 14, 3, "activations"], ["w", 3, 1, "weights"], ["z", 2, 9, "other"]]);
+});
+
+await checks.check("prices say where they come from", () => {
+    assert.match(priceWords({exact: 0, near: 0, scaled: 0, modelled: 1}), /not measured/);
+    assert.match(priceWords({exact: 0.5, near: 0.25, scaled: 0, modelled: 0.25}), /75 %/);
+    assert.match(priceWords({exact: 1, near: 0, scaled: 0, modelled: 0}), /^times measured/);
+});
+
+await checks.check("times rise where a copy waited", () => {
+    const moments = momentsOf({points: [[0, 1], [5, 2], [3, 3], [4, 4]], latency_s: 6, regions: []});
+    assert.deepEqual(moments, [[0, 1], [3, 2], [3, 3], [4, 4]]);
+});
+
+await checks.check("the body of a region is drawn once for each part, nested ones too", () => {
+    const points = [[0, 1], [1, 2], [1, 5], [2, 6], [7, 2], [8, 1]]; // begin at 1, body, end at 7
+    const one = {id: 0, parent: null, parts: 3, from_point: 1, to_point: 4};
+    assert.deepEqual(momentsOf({points, latency_s: 9, regions: [one]}),
+        [[0, 1], [1, 2], [1, 5], [2, 6], [3, 5], [4, 6], [5, 5], [6, 6], [7, 2], [8, 1]]);
+    const nested = [{id: 0, parent: null, parts: 2, from_point: 0, to_point: 4}, {id: 1, parent: 0, parts: 2, from_point: 1, to_point: 3}];
+    assert.deepEqual(momentsOf({points: [[0, 0], [0, 1], [0, 7], [2, 2], [4, 0]], latency_s: 4, regions: nested}),
+        [[0, 0], [0, 1], [0, 7], [1, 7], [2, 2], [2, 1], [2, 7], [3, 7], [4, 2], [4, 0]]);
+});
+
+await checks.check("a region of very many parts is drawn by its largest moment", () => {
+    const body = Array.from({length: 100}, (_, i) => [i * 1e-3, i === 40 ? 99 : 1]);
+    const moments = momentsOf({points: [[0, 0], ...body, [10, 0]], latency_s: 10,
+        regions: [{id: 0, parent: null, parts: 8192, from_point: 0, to_point: 101}]});
+    assert.deepEqual(moments, [[0, 0], [0, 99], [10, 0]]);
+});
+
+checks.end();
