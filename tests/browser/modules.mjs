@@ -29,6 +29,7 @@ await checks.check("changes have a sign, and none below what can be seen", () =>
 await checks.check("ticks of an axis tell each other apart", () => {
     assert.deepEqual(format.byteTicks([0, 2.5e9, 5e9]), ["0", "2.5 GB", "5.0 GB"]);
     assert.deepEqual(format.byteTicks([0, 2e7, 4e7]), ["0", "20 MB", "40 MB"]);
+    assert.deepEqual(format.changeTicks([0.975, 1, 1.025, 1.05]), ["−2.5 %", "±0 %", "+2.5 %", "+5.0 %"]);
     assert.deepEqual(format.timeTicks([0, 0.00025, 0.0005]), ["0", "250 µs", "500 µs"]);
     assert.deepEqual(format.timeTicks([0, 0.5, 1]), ["0", "0.5 s", "1.0 s"]);
 });

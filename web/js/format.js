@@ -19,11 +19,16 @@ export function bytes(n) {
 }
 
 // For an axis: one unit for all its ticks, no more digits than their step asks for.
-function labels(ticks, scale, unit) {
+function digitsFor(ticks, scale) {
     const step = ticks.length > 1 ? Math.abs(ticks[1] - ticks[0]) * scale : 1;
     let digits = 0;
     while (digits < 3 && Math.abs(step * 10 ** digits - Math.round(step * 10 ** digits)) > 1e-6)
         digits++;
+    return digits;
+}
+
+function labels(ticks, scale, unit) {
+    const digits = digitsFor(ticks, scale);
     return ticks.map((t) => (t === 0 ? "0" : `${(t * scale).toFixed(digits)} ${unit}`));
 }
 
@@ -71,6 +76,14 @@ export function change(ratio) {
         return "±0 %";
     const text = Math.abs(value) < 10 ? Math.abs(value).toFixed(1) : Math.abs(value).toFixed(0);
     return `${value < 0 ? "−" : "+"}${text} %`;
+}
+
+export function changeTicks(ticks) {
+    const digits = digitsFor(ticks, 100);
+    return ticks.map((t) => {
+        const text = Math.abs((t - 1) * 100).toFixed(digits);
+        return `${Number(text) === 0 ? "±" : t < 1 ? "−" : "+"}${Number(text) === 0 ? 0 : text} %`;
+    });
 }
 
 export function count(n) {

@@ -2,7 +2,7 @@
 // chosen by a click or, with the chart focused, by the arrow keys.
 import {axis, mountChart, scaleOf, text, uPlot} from "./chart.js";
 import {fill, h} from "./dom.js";
-import {byteTicks, bytes, change} from "./format.js";
+import {byteTicks, bytes, change, changeTicks} from "./format.js";
 import {colour} from "./theme.js";
 
 const NAMES = {front: "magisd", microbatch: "micro-batching by hand", sublinear: "sublinear checkpointing"};
@@ -107,7 +107,7 @@ export class FrontChart {
             cursor: {drag: {setScale: false}, points: {show: false}, x: false, y: false},
             scales: {x: {time: false, range: () => this.xRange()}, y: {range: () => this.yRange()}},
             axes: [axis(narrow ? "Step time, original = ±0 %" : "Time of a step, compared with the original",
-                (u, ticks) => ticks.map((t) => change(t)), {space: 60, size: 30}),
+                (u, ticks) => changeTicks(ticks), {space: 60, size: 30}),
             axis(narrow ? null : "Peak memory", (u, ticks) => byteTicks(ticks), {size: 64})],
             series: [{}, ...this.all.map(({series}) => lookOf(series)),
                 {stroke: colour("--text"), width: 0, points: {show: true, size: 10, fill: colour("--text")}}],

@@ -1,6 +1,6 @@
 // The front as a table: the same choice for those who do not see or use the chart.
 import {h} from "./dom.js";
-import {bytes, change, time} from "./format.js";
+import {bytes, change, plural, time} from "./format.js";
 import {techniqueWords} from "./words.js";
 
 function row(point, series, words, chosen, onChoose) {
@@ -19,7 +19,7 @@ export function frontTable(pareto, chosen, onChoose) {
     const best = pareto.best;
     const rows = [row({...pareto.original, plan: "original"}, "original", "original", chosen === "original", onChoose),
         ...pareto.pareto.map((p, i) => row(p, "front", p.plan === best ? `plan ${i + 1} (best)` : `plan ${i + 1}`, p.plan === chosen, onChoose))];
-    return h("details", null, h("summary", null, `The same as a table (${pareto.pareto.length} plans)`),
+    return h("details", null, h("summary", null, `The same as a table (${plural(pareto.pareto.length, "plan")})`),
         h("div", {class: "scroll"}, h("table", null,
             h("caption", {class: "sr"}, "Plans of the Pareto front; a button in each row chooses it"),
             h("thead", null, h("tr", null, ["Plan", "Peak", "Memory", "Time", "A step", "Host memory", "Means"].map((text, i) =>

@@ -206,7 +206,7 @@ export class PlanView {
             h("p", {class: "figures"}, h("strong", null, figures),
                 isOriginal ? null : h("span", {class: "faint"}, ` · arena ${bytes(point.arena_bytes)}`)),
             h("p", {id: "plan-words"}, isOriginal ? "Every operator once, in the order of the graph, each value freed after its last reader: "
-                + "what an eager framework does." : planWords(chosen, this.batch)),
+                + "what an eager framework does." : planWords(chosen, this.batch, point.memory_ratio < 1)),
             isOriginal ? null : doesCard(chosen, this.batch));
     }
 

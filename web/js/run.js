@@ -35,13 +35,14 @@ function tiles(job) {
 function progressCard(job) {
     if (isEnded(job))
         return null;
-    const {evaluations, elapsed_s: elapsed, fraction} = job.progress ?? {};
+    const {evaluations, elapsed_s: elapsed} = job.progress ?? {};
+    const fraction = Math.min(1, job.progress?.fraction ?? 0); // the last evaluation may end after the budget
     const running = job.state === "running" || job.state === "cancelling";
     const words = running ? `${count(evaluations ?? 0)} plans evaluated in ${time(elapsed ?? 0)}`
         : job.queue ? `place ${job.queue.position} in the queue` : "being read";
     return h("div", {class: "card progress"},
-        h("progress", {max: 1, value: running ? fraction ?? 0 : null, "aria-label": "Progress of the search"}),
-        h("span", null, h("span", {id: "progress-words"}, words), running ? h("span", {class: "faint"}, ` · ${Math.round((fraction ?? 0) * 100)} %`) : null));
+        h("progress", {max: 1, value: running ? fraction : null, "aria-label": "Progress of the search"}),
+        h("span", null, h("span", {id: "progress-words"}, words), running ? h("span", {class: "faint"}, fraction < 1 ? ` · ${Math.floor(fraction * 100)} %` : " · gathering the plans") : null));
 }
 
 function outcomeCard(job) {

@@ -49,9 +49,11 @@ function swapWords(list, host) {
 }
 
 // One sentence of up to three parts, for a plan that is not the original.
-export function planWords(timeline, batch) {
+export function planWords(timeline, batch, isSmaller = true) {
     const parts = [splitWords(timeline.regions, batch), recomputeWords(timeline.recomputed),
         swapWords(timeline.swapped, timeline.host_bytes)].filter(Boolean);
+    if (parts.length === 0 && !isSmaller)
+        return "Does the same as the original.";
     if (parts.length === 0)
         return "Runs the same operators once each, in an order that holds less at a time.";
     const text = parts.join("; ");
