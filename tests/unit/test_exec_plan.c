@@ -223,8 +223,8 @@ static void random_plan(uint64_t seed)
     uint32_t n = (uint32_t)b.n->op_count, from = (uint32_t)mg_rng_below(&rng, n / 2);
     uint32_t to = from + 3 + (uint32_t)mg_rng_below(&rng, n / 3);
     struct span spans[2] = {
-        {from, to, 2 + (uint32_t)mg_rng_below(&rng, 2), MG_NONE, 5, 0},
-        {from + 1, to - 1, 2, 0, 0, 0},
+        {.from = from, .to = to, .parts = 2 + (uint32_t)mg_rng_below(&rng, 2), .parent = MG_NONE, .length = 5},
+        {.from = from + 1, .to = to - 1, .parts = 2, .parent = 0},
     };
     spans[1].length = (5 + spans[0].parts - 1) / spans[0].parts;
     uint32_t nested = spans[0].parts == 2 && to - from > 3; /* two thirds fit into neither 3 nor 2 rows */
