@@ -21,7 +21,7 @@ await checks.check("times are in units that people read", () => {
 });
 
 await checks.check("changes have a sign, and none below what can be seen", () => {
-    const cases = [[1, "±0 %"], [1.0004, "±0 %"], [1.052, "+5.2 %"], [0.22, "−78 %"], [8.5, "+750 %"], [null, "–"]];
+    const cases = [[1, "±0 %"], [1.0004, "±0 %"], [1.052, "+5.2 %"], [0.22, "−78 %"], [8.5, "+750 %"], [637.3, "× 637"], [null, "–"]];
     for (const [n, words] of cases)
         assert.equal(format.change(n), words);
 });

@@ -265,6 +265,8 @@ await checks.check("a graph file is taken", async () => {
     await page.click("#start");
     await state("succeeded");
     assert.match(await text("h1"), /own-net/);
+    await page.click("text=What was asked");
+    assert.ok(JSON.parse(await text(".asked pre")).budget.evaluations === 300);
 });
 
 await checks.check("a long run is stopped, repeated and deleted", async () => {
@@ -278,6 +280,11 @@ await checks.check("a long run is stopped, repeated and deleted", async () => {
     await state("running");
     await page.click("#do-cancel");
     await state("cancelled");
+    await page.click("text=Keep");
+    await page.waitForSelector("text=kept until deleted");
+    assert.equal((await api(`/jobs/${page.url().slice(-12)}`)).pinned, true);
+    await page.click("text=Let expire");
+    await page.waitForSelector("#do-pin:has-text('Keep')");
     page.once("dialog", (dialog) => dialog.accept());
     await page.click("#do-delete");
     await page.waitForURL(/#\/$/);

@@ -22,6 +22,10 @@ export function stateBadge(job) {
         outcome ? h("span", {class: `badge ${outcome[1]}`}, outcome[0]) : null);
 }
 
+export function labelChips(job) {
+    return Object.entries(job.labels ?? {}).map(([key, value]) => h("span", {class: "chip"}, `${key}:${value}`));
+}
+
 export function titleOf(job) {
     return job.name || job.network || job.id;
 }

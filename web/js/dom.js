@@ -48,6 +48,7 @@ const ICONS = {
     stop: "M7 7h10v10H7z",
     again: "M19 12a7 7 0 1 1-2-5l2 2m0-4v4h-4",
     trash: "M5 7h14M10 7V4h4v3M7 7l1 13h8l1-13M10.500 11v5m3-5v5",
+    pin: "M12 15v6M8 4h8l-1 6 3 5H6l3-5z",
     copy: "M9 9h10v10H9zM5 15V5h10",
 };
 

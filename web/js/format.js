@@ -71,6 +71,8 @@ export function percent(ratio, digits) {
 export function change(ratio) {
     if (ratio === null || ratio === undefined)
         return "–";
+    if (ratio >= 10)
+        return `× ${ratio.toFixed(0)}`;
     const value = (ratio - 1) * 100;
     if (Math.abs(value) < 0.05)
         return "±0 %";

@@ -1,6 +1,6 @@
 // The list of runs: searched and filtered by the daemon, a page at a time, refreshed while anything runs.
 import {api} from "./api.js";
-import {isEnded, stateBadge, STATES, titleOf} from "./badge.js";
+import {isEnded, labelChips, stateBadge, STATES, titleOf} from "./badge.js";
 import {fill, h} from "./dom.js";
 import {ago, bytes, change, moment, time} from "./format.js";
 import {asProblem, problemCard} from "./problem.js";
@@ -28,15 +28,15 @@ function row(job) {
     const href = `#/jobs/${job.id}`;
     return h("tr", {onclick: (event) => event.target.closest("a, button") || (location.hash = href)},
         h("td", {class: "run"}, h("a", {href}, titleOf(job)),
-            h("span", {class: "faint"}, job.name && job.network ? `${job.network} · ${job.id}` : job.id)),
+            h("span", {class: "faint"}, job.name && job.network ? `${job.network} · ${job.id}` : job.id), " ", labelChips(job)),
         h("td", {"data-label": "State"}, stateBadge(job), progressOf(job)),
         h("td", {"data-label": "Device"}, job.device ?? "–"),
         h("td", {class: "num", "data-label": "Original"}, bytes(job.original?.peak_bytes)),
         h("td", {class: "num", "data-label": "Best peak"}, h("strong", null, bytes(job.best?.peak_bytes))),
         h("td", {"data-label": "Memory"}, saving(job)),
-        h("td", {class: "num", "data-label": "Time"}, job.best ? change(job.best.latency_ratio) : "–"),
+        h("td", {class: "num", "data-label": "Step time"}, job.best ? change(job.best.latency_ratio) : "–"),
         h("td", {class: "faint", "data-label": "Created", title: moment(job.created_at)}, ago(job.created_at),
-            job.progress?.elapsed_s ? ` · ${time(job.progress.elapsed_s)} search` : ""));
+            job.progress?.elapsed_s ? h("small", null, `${time(job.progress.elapsed_s)} of search`) : null));
 }
 
 function table(jobs) {

@@ -1,6 +1,6 @@
 // A run: its state as it happens, the front, the chosen plan beside the original, downloads.
 import {address, api} from "./api.js";
-import {isEnded, stateBadge, titleOf} from "./badge.js";
+import {isEnded, labelChips, stateBadge, titleOf} from "./badge.js";
 import {fill, h, icon, toast} from "./dom.js";
 import {bytes, change, count, moment, time} from "./format.js";
 import {FrontChart} from "./front_chart.js";
@@ -71,6 +71,8 @@ function facts(job) {
         list.push("reproducible bit for bit");
     if (job.original)
         list.push(priceWords(job.prices));
+    if (isEnded(job) && (job.pinned || job.expires_at))
+        list.push(job.pinned ? "kept until deleted" : `kept until ${new Date(job.expires_at).toLocaleDateString()}`);
     if (job.attempts > 1)
         list.push(`attempt ${job.attempts}`);
     return h("p", {class: "faint facts"}, list.filter(Boolean).join(" · "));
@@ -86,7 +88,8 @@ function limitsOf(job, request) {
 
 // The request as one would post it from a shell.
 function requestCard(request) {
-    const text = JSON.stringify(request, null, 2);
+    const {graph, ...rest} = request;
+    const text = JSON.stringify(graph ? {graph: "as posted", ...rest} : rest, null, 2);
     const copy = h("button", {type: "button", onclick: async () => {
         await navigator.clipboard.writeText(text);
         toast("Copied");
@@ -199,7 +202,8 @@ class RunPage {
         this.drawTable();
     }
 
-    // Until a point is chosen the best one is shown, whichever that is by now.
+    // Until a point is chosen the best one is shown, whichever that is by now. A chosen one that has
+    // been replaced leads to the nearest that takes no more time.
     keepChoice() {
         const {pareto} = this;
         const best = pareto.pareto.find((p) => p.plan === (pareto.best ?? this.job.best?.plan)) ?? pareto.pareto.at(-1);
@@ -208,6 +212,9 @@ class RunPage {
             this.choose(best ?? pareto.original, best ? "front" : "original", false);
         else if (same)
             this.choose(same, "front", false);
+        else if (this.series === "front")
+            this.choose(pareto.pareto.filter((p) => p.latency_s <= this.choice.latency_s).at(-1) ?? best ?? pareto.original,
+                best ? "front" : "original", false);
     }
 
     choose(point, series, byHand) {
@@ -217,6 +224,7 @@ class RunPage {
         const plan = original ? "original" : point.plan;
         const name = series === "front" || original ? null : series;
         this.choice = {...point, plan};
+        this.series = series;
         this.chart.choose(original ? {...point, plan, latency_ratio: 1, memory_ratio: 1} : point, series);
         this.plan.show({...point, plan, latency_ratio: point.latency_ratio ?? 1, memory_ratio: point.memory_ratio ?? 1}, name);
         this.drawTable();
@@ -252,12 +260,12 @@ class RunPage {
                 }
             }}, icon(picture), label);
         const buttons = isEnded(job)
-            ? [act("retry", "Run again", "again", () => this.retry()), act("delete", "Delete", "trash", () => this.remove(), "danger")]
+            ? [act("pin", job.pinned ? "Let expire" : "Keep", "pin", () => this.pin()), act("retry", "Run again", "again", () => this.retry()), act("delete", "Delete", "trash", () => this.remove(), "danger")]
             : [act("cancel", "Stop and keep the best", "stop", () => this.cancel())];
         const had = this.head.contains(document.activeElement) ? document.activeElement.id : null;
         fill(this.head, h("div", {class: "page-head"}, h("div", null,
             h("p", {class: "crumbs"}, h("a", {href: "#/"}, "Runs"), " / ", h("code", null, job.id)),
-            h("h1", null, titleOf(job), " ", stateBadge(job)),
+            h("h1", null, titleOf(job), " ", stateBadge(job), labelChips(job)),
             facts(job)), h("div", {class: "row"}, buttons)));
         if (had)
             document.getElementById(had)?.focus();
@@ -277,6 +285,12 @@ class RunPage {
     async retry() {
         const job = await api(`/jobs/${this.id}/retry`, {method: "POST"});
         location.hash = `#/jobs/${job.id}`;
+    }
+
+    async pin() {
+        await api(`/jobs/${this.id}/pin`, {method: this.job.pinned ? "DELETE" : "PUT"});
+        await this.refresh();
+        this.drawHead();
     }
 
     async remove() {
