@@ -11,7 +11,7 @@ struct copy {
     uint32_t earliest; /* position of the first word after the last touch before the gap */
     uint32_t reader;   /* position of the first word that reads the loaded instance */
     uint32_t free_at, load_at;
-    bool frees, loads;
+    bool frees, loads, now;
 };
 
 /* Positions are "before word j" of the list without frees and loads. */
@@ -77,6 +77,7 @@ static void strip(struct placer *s, const struct mg_list *list)
             struct copy *copy = joins ? &s->copy[s->pending[x] - 1] : &s->copy[s->copies - 1];
             copy->frees |= kind == MG_WORD_FREE;
             copy->loads |= kind == MG_WORD_LOAD;
+            copy->now |= (word & MG_WORD_NOW) != 0;
             s->pending[x] = (uint32_t)(copy - s->copy) + 1;
             continue;
         }
@@ -156,7 +157,7 @@ static void place_frees(struct placer *s, uint32_t variant)
         uint32_t at = first_not_before(s, copy->earliest, latest, s->stored[copy->root]);
         while (at < latest && s->level[at] != home)
             at++;
-        copy->free_at = at > copy->free_at ? at : copy->free_at;
+        copy->free_at = copy->now ? copy->earliest : at > copy->free_at ? at : copy->free_at;
     }
 }
 
@@ -176,7 +177,9 @@ static void place_loads(struct placer *s, const uint32_t *by_reader, uint32_t va
             at--;
         while (at > low && s->level[at] != home)
             at--;
-        if (variant == 0 || at < copy->load_at)
+        if (copy->now)
+            copy->load_at = copy->reader;
+        else if (variant == 0 || at < copy->load_at)
             copy->load_at = at;
         next = start;
     }
@@ -194,6 +197,11 @@ static uint32_t *sort_by_reader(struct placer *s, struct mg_arena *scratch)
     for (uint32_t i = 0; i < s->copies; i++)
         sorted[fill[s->copy[i].reader == MG_NONE ? s->count : s->copy[i].reader]++] = i;
     return sorted;
+}
+
+static mg_word flag_of(const struct copy *copy)
+{
+    return copy->now ? MG_WORD_NOW : 0;
 }
 
 static void merge(struct placer *s, const uint32_t *by_reader, struct mg_list *list, struct mg_arena *scratch)
@@ -214,9 +222,9 @@ static void merge(struct placer *s, const uint32_t *by_reader, struct mg_list *l
     list->count = 0;
     for (uint32_t j = 0; j <= s->count; j++) {
         for (uint32_t i = head[2 * j]; i; i = next[2 * (i - 1)])
-            list->word[list->count++] = MG_WORD(MG_WORD_FREE, s->copy[i - 1].root);
+            list->word[list->count++] = MG_WORD(MG_WORD_FREE, s->copy[i - 1].root) | flag_of(&s->copy[i - 1]);
         for (uint32_t i = head[2 * j + 1]; i; i = next[2 * (i - 1) + 1])
-            list->word[list->count++] = MG_WORD(MG_WORD_LOAD, s->copy[i - 1].root);
+            list->word[list->count++] = MG_WORD(MG_WORD_LOAD, s->copy[i - 1].root) | flag_of(&s->copy[i - 1]);
         if (j < s->count)
             list->word[list->count++] = s->word[j];
     }

@@ -128,59 +128,85 @@ static int by_score(const void *a, const void *b)
     return (int)x->swaps - (int)y->swaps;
 }
 
-static bool make_edit(struct mg_searcher *s, const struct mg_descent *d, const struct candidate *c, struct mg_list *out)
+static bool make_edit(struct mg_searcher *s, const struct mg_descent *d, const struct candidate *c, bool now,
+                      struct mg_list *out)
 {
     const struct mg_gap *gap = &s->gaps[c->gap];
     struct mg_chain chain;
     if (c->swaps)
-        return mg_edit_swap(&s->spans, d->list, gap, out);
+        return mg_edit_swap(&s->spans, d->list, gap, now, out);
     return mg_chain_find(&s->spans, s->p, d->scheme, gap, &chain) && mg_edit_remat(d->list, gap, &chain, out);
+}
+
+/* The best edit measured so far; its list is s->best, its live bytes s->best_live. */
+struct choice {
+    double score, excess;
+    struct mg_cost cost;
+    uint32_t useful; /* measured edits that took something from the excess */
+};
+
+static void measure(struct mg_searcher *s, const struct mg_descent *d, const struct candidate *c, double excess,
+                    struct choice *best)
+{
+    const double floor_seconds = 1e-5 * s->original.latency;
+    struct mg_cost cost = mg_searcher_try(s, d->scheme, &s->trial);
+    double left = excess_of(s->evaluator.live_at, s->trial.count, d->target);
+    double added = cost.latency - d->cost.latency;
+    double score = c->worth * (excess - left) / ((added > 0 ? added : 0) + floor_seconds);
+    if (cost.latency > d->latency_cap || left >= excess)
+        return;
+    if (d->noise)
+        score *= 1.0 - 0.3 * mg_rng_unit(&s->rng);
+    best->useful++;
+    if (score <= best->score)
+        return;
+    best->score = score;
+    best->excess = left;
+    best->cost = cost;
+    mg_list_copy(&s->best, &s->trial);
+    memcpy(s->best_live, s->evaluator.live_at, s->trial.count * sizeof *s->best_live);
+}
+
+/* A few of each kind, more where none of them helps. */
+static void measure_best(struct mg_searcher *s, const struct mg_descent *d, const struct candidate *list,
+                         uint32_t count, double excess, struct choice *best)
+{
+    uint32_t tries[2] = {0, 0}, skip = d->noise ? (uint32_t)mg_rng_below(&s->rng, d->noise + 1) : 0;
+    for (uint32_t i = 0; i < count && !s->stop; i++) {
+        bool enough = tries[list[i].swaps] >= (best->useful ? TRIES + skip : TRIES_MAX);
+        if (enough || !make_edit(s, d, &list[i], false, &s->trial))
+            continue;
+        tries[list[i].swaps]++;
+        measure(s, d, &list[i], excess, best);
+    }
+    /* the link is too slow for copies beside the computation: let it wait for them */
+    for (uint32_t i = 0, waits = 0; i < count && !best->useful && waits < TRIES_MAX && !s->stop; i++)
+        if (list[i].swaps && make_edit(s, d, &list[i], true, &s->trial)) {
+            waits++;
+            measure(s, d, &list[i], excess, best);
+        }
 }
 
 /* Measures the best candidates exactly and steps to the best of them. */
 static bool step(struct mg_searcher *s, struct mg_descent *d, double *excess)
 {
-    const double floor_seconds = 1e-5 * s->original.latency;
     struct candidate list[CANDIDATES_MAX];
+    struct choice best = {0};
+    uint32_t peak_step = 0;
     mg_spans_build(&s->spans, s->p, d->scheme, d->list);
-    uint32_t peak_step = 0, tries[2] = {0, 0}, measured = 0;
     for (uint32_t i = 0; i < d->list->count; i++)
         if (s->live[i] > s->live[peak_step])
             peak_step = i;
     uint32_t gaps = mg_gaps_at(&s->spans, s->p, d->scheme, d->list, peak_step, s->scratch, s->gaps);
     uint32_t count = find_candidates(s, d, gaps, list);
     qsort(list, count, sizeof *list, by_score);
-    double best_score = 0, best_excess = 0;
-    struct mg_cost best_cost = d->cost;
-    uint32_t skip = d->noise ? (uint32_t)mg_rng_below(&s->rng, d->noise + 1) : 0;
-    for (uint32_t i = 0; i < count && !s->stop; i++) {
-        bool enough = tries[list[i].swaps] >= (measured ? TRIES + skip : TRIES_MAX);
-        if (enough || !make_edit(s, d, &list[i], &s->trial))
-            continue;
-        tries[list[i].swaps]++;
-        struct mg_cost cost = mg_searcher_try(s, d->scheme, &s->trial);
-        double left = excess_of(s->evaluator.live_at, s->trial.count, d->target);
-        double added = cost.latency - d->cost.latency;
-        double score = list[i].worth * (*excess - left) / ((added > 0 ? added : 0) + floor_seconds);
-        if (cost.latency > d->latency_cap || left >= *excess)
-            continue;
-        if (d->noise)
-            score *= 1.0 - 0.3 * mg_rng_unit(&s->rng);
-        measured++;
-        if (score > best_score) {
-            best_score = score;
-            best_excess = left;
-            best_cost = cost;
-            mg_list_copy(&s->best, &s->trial);
-            memcpy(s->best_live, s->evaluator.live_at, s->trial.count * sizeof *s->best_live);
-        }
-    }
-    if (measured == 0)
+    measure_best(s, d, list, count, *excess, &best);
+    if (!best.useful)
         return false;
     mg_list_copy(d->list, &s->best);
     memcpy(s->live, s->best_live, s->best.count * sizeof *s->live);
-    d->cost = best_cost;
-    *excess = best_excess;
+    d->cost = best.cost;
+    *excess = best.excess;
     return true;
 }
 

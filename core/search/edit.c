@@ -12,6 +12,8 @@ void mg_spans_init(struct mg_spans *s, const struct mg_problem *p, struct mg_are
     s->tail = MG_NEW_ARRAY(arena, uint32_t, p->value_count);
     s->capacity = p->value_count + 2 * step_capacity;
     s->span = MG_NEW_ARRAY(arena, struct mg_span, s->capacity);
+    s->store = MG_NEW_ARRAY(arena, uint32_t, p->value_count);
+    s->loaded = MG_NEW_ARRAY(arena, uint32_t, p->value_count);
     s->level = MG_NEW_ARRAY(arena, uint32_t, step_capacity);
     s->first = MG_NEW_ARRAY(arena, uint32_t, p->op_count);
 }
@@ -52,6 +54,8 @@ void mg_spans_build(struct mg_spans *s, const struct mg_problem *p, const struct
     s->count = 0;
     memset(s->head, 0xff, p->value_count * sizeof *s->head);
     memset(s->tail, 0xff, p->value_count * sizeof *s->tail);
+    memset(s->store, 0xff, p->value_count * sizeof *s->store);
+    memset(s->loaded, 0xff, p->value_count * sizeof *s->loaded);
     memset(s->first, 0xff, p->op_count * sizeof *s->first);
     for (uint32_t v = 0; v < p->value_count; v++)
         if (p->value_flags[v] & MG_VALUE_INPUT && p->root_readers.start[v] < p->root_readers.start[v + 1])
@@ -65,9 +69,14 @@ void mg_spans_build(struct mg_spans *s, const struct mg_problem *p, const struct
             break;
         case MG_WORD_LOAD:
             open_span(s, x, i);
+            s->loaded[x] = i;
             break;
         case MG_WORD_STORE:
+            s->store[x] = i;
+            touch(s, x, i);
+            break;
         case MG_WORD_FREE:
+            s->loaded[x] = i;
             touch(s, x, i);
             break;
         case MG_WORD_BEGIN:
@@ -222,6 +231,12 @@ static bool chain_has(const struct mg_chain *chain, mg_op op)
     return false;
 }
 
+/* Between its store and its last load a root is the link's business: nothing recomputes it there. */
+static bool is_swapped_around(const struct mg_spans *s, uint32_t root, uint32_t step)
+{
+    return s->store[root] != MG_NONE && s->store[root] < step && s->loaded[root] != MG_NONE && s->loaded[root] >= step;
+}
+
 static bool chain_add(const struct mg_spans *s, const struct mg_problem *p, const struct mg_scheme *l, uint32_t root,
                       uint32_t home, uint32_t step, struct mg_chain *chain)
 {
@@ -233,7 +248,7 @@ static bool chain_add(const struct mg_spans *s, const struct mg_problem *p, cons
     if (!updates_follow(s, p, op, step))
         return false;
     for (uint32_t i = p->defs.start[op]; i < p->defs.start[op + 1]; i++)
-        if (l->is_region_output[p->defs.item[i]])
+        if (l->is_region_output[p->defs.item[i]] || is_swapped_around(s, p->defs.item[i], step))
             return false;
     for (uint32_t i = p->reads.start[op]; i < p->reads.start[op + 1]; i++) {
         uint32_t operand = p->reads.item[i];
@@ -290,8 +305,10 @@ static uint32_t store_place(const struct mg_spans *s, const struct mg_gap *gap)
     return MG_NONE;
 }
 
-bool mg_edit_swap(const struct mg_spans *s, const struct mg_list *list, const struct mg_gap *gap, struct mg_list *out)
+bool mg_edit_swap(const struct mg_spans *s, const struct mg_list *list, const struct mg_gap *gap, bool now,
+                  struct mg_list *out)
 {
+    const mg_word flag = now ? MG_WORD_NOW : 0;
     uint32_t at = store_place(s, gap), before = gap->before == MG_NONE ? 0 : gap->before + 1, n = 0;
     bool stored = is_stored_before(list, gap->root, gap->after);
     if (list->count + 3 > out->capacity || at == MG_NONE)
@@ -306,9 +323,9 @@ bool mg_edit_swap(const struct mg_spans *s, const struct mg_list *list, const st
         if (i == at && !stored)
             out->word[n++] = MG_WORD(MG_WORD_STORE, gap->root);
         if (i == before)
-            out->word[n++] = MG_WORD(MG_WORD_FREE, gap->root);
+            out->word[n++] = MG_WORD(MG_WORD_FREE, gap->root) | flag;
         if (i == gap->after)
-            out->word[n++] = MG_WORD(MG_WORD_LOAD, gap->root);
+            out->word[n++] = MG_WORD(MG_WORD_LOAD, gap->root) | flag;
         if (i < list->count)
             out->word[n++] = list->word[i];
     }

@@ -19,8 +19,10 @@ struct mg_spans {
     uint32_t *tail; /* per root */
     struct mg_span *span;
     uint32_t count, capacity;
-    uint32_t *level; /* per step: innermost region around it; a begin or end belongs outside */
-    uint32_t *first; /* per operator: step that runs it first */
+    uint32_t *store;  /* per root: its store, or MG_NONE */
+    uint32_t *loaded; /* per root: its last load (or free, if that comes later), or MG_NONE */
+    uint32_t *level;  /* per step: innermost region around it; a begin or end belongs outside */
+    uint32_t *first;  /* per operator: step that runs it first */
 };
 void mg_spans_init(struct mg_spans *s, const struct mg_problem *p, struct mg_arena *arena, uint32_t step_capacity);
 void mg_spans_build(struct mg_spans *s, const struct mg_problem *p, const struct mg_scheme *l,
@@ -52,7 +54,9 @@ bool mg_chain_find(const struct mg_spans *s, const struct mg_problem *p, const s
 /* Edits write a whole new list to `out` (capacity checked; false: does not fit or not possible). */
 bool mg_edit_remat(const struct mg_list *list, const struct mg_gap *gap, const struct mg_chain *chain,
                    struct mg_list *out);
-bool mg_edit_swap(const struct mg_spans *s, const struct mg_list *list, const struct mg_gap *gap, struct mg_list *out);
+/* `now`: with free and load that do not move (MG_WORD_NOW). */
+bool mg_edit_swap(const struct mg_spans *s, const struct mg_list *list, const struct mg_gap *gap, bool now,
+                  struct mg_list *out);
 /* Takes back the marked recomputations and the swaps whose loads are marked. `undo`: one byte per
  * step, overwritten. The result may be illegal (mg_list_check). */
 void mg_edit_undo(const struct mg_problem *p, const struct mg_list *list, uint8_t *undo, struct mg_arena *scratch,

@@ -109,7 +109,7 @@ static void expand_gaps(struct mg_frontier *f, struct mg_searcher *s, struct mg_
         if (s->options->techniques & MG_TECHNIQUE_REMAT && mg_chain_find(&s->spans, s->p, x->scheme, gap, &chain) &&
             mg_edit_remat(&x->list, gap, &chain, &f->work))
             offer(f, s, q, x->scheme, &f->work);
-        if (mg_may_swap(s, x->scheme, gap->root) && mg_edit_swap(&s->spans, &x->list, gap, &f->work))
+        if (mg_may_swap(s, x->scheme, gap->root) && mg_edit_swap(&s->spans, &x->list, gap, false, &f->work))
             offer(f, s, q, x->scheme, &f->work);
     }
 }

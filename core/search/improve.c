@@ -8,6 +8,8 @@
 
 enum { IDLE_ROUNDS = 100 };
 
+enum { SEEDS_MAX = 96 };
+
 struct improver {
     struct mg_searcher *s;
     struct mg_front *front;
@@ -16,59 +18,96 @@ struct improver {
     struct mg_target target[MG_TARGETS_MAX];
     uint32_t targets;
     double latency_cap; /* nothing slower is of interest */
+    uint64_t floor;     /* nothing smaller is: the memory limit, or 0 */
+    struct mg_state *seed[SEEDS_MAX];
+    uint32_t seeds;
 };
 
-/* Step by step down from one seed, until no edit helps. */
-static void ladder(struct improver *m, const struct mg_scheme *scheme, uint32_t noise)
+/* Step by step down from one seed, until the limit is met or no edit helps. */
+static void ladder(struct improver *m, const struct mg_state *seed)
 {
     struct mg_searcher *s = m->s;
-    struct mg_descent d = {.scheme = scheme, .list = &m->list, .latency_cap = m->latency_cap, .noise = noise};
-    d.cost = mg_searcher_try(s, scheme, &m->list);
-    for (uint32_t rung = 1; !s->stop; rung++) {
+    struct mg_descent d = {.scheme = seed->scheme, .list = &m->list, .latency_cap = m->latency_cap};
+    mg_list_copy(&m->list, &seed->list);
+    d.cost = seed->cost;
+    for (uint32_t rung = 1; !s->stop && d.cost.peak > m->floor; rung++) {
         d.target = d.cost.peak - d.cost.peak / 20;
+        d.target = d.target < m->floor ? m->floor : d.target;
         if (!mg_descend(s, &d))
             break;
         if (rung % 4 == 0)
             mg_polish(s, &d, d.cost.peak);
         mg_front_update(s, m->front);
     }
-    mg_polish(s, &d, d.cost.peak);
+    mg_polish(s, &d, d.cost.peak > m->floor ? d.cost.peak : m->floor);
 }
 
-static bool seed_list(struct improver *m, const struct mg_scheme *scheme)
+/* Evaluates m->list as a seed of the scheme. */
+static void add_seed(struct improver *m, const struct mg_scheme *scheme)
+{
+    struct mg_searcher *s = m->s;
+    if (s->stop || m->seeds == SEEDS_MAX)
+        return;
+    struct mg_cost cost = mg_searcher_try(s, scheme, &m->list);
+    if (cost.latency <= m->latency_cap)
+        m->seed[m->seeds++] = mg_pool_copy(&s->pool, scheme, &m->list, cost);
+}
+
+static void add_plain_seed(struct improver *m, const struct mg_scheme *scheme)
 {
     struct mg_error why;
-    return mg_list_from_scheme(m->s->p, scheme, NULL, m->s->scratch, &m->list, &why) == MG_OK;
+    if (scheme && mg_list_from_scheme(m->s->p, scheme, NULL, m->s->scratch, &m->list, &why) == MG_OK)
+        add_seed(m, scheme);
 }
 
-static void descend_from_seeds(struct improver *m)
+static void add_microbatch_seeds(struct improver *m)
 {
     struct mg_searcher *s = m->s;
     struct mg_region region;
     struct mg_error why;
-    const struct mg_scheme *none = mg_searcher_scheme(s, NULL, 0, NULL);
-    if (s->options->techniques & MG_TECHNIQUE_FISSION && mg_microbatch_region(s, &region, &why)) {
-        uint32_t counts[MG_PARTS_MAX], n = mg_part_counts(region.length, counts);
-        for (uint32_t i = 0; i < n && !s->stop; i++) {
-            region.parts = counts[i];
-            const struct mg_scheme *scheme = mg_searcher_scheme(s, &region, 1, NULL);
-            if (!scheme || !seed_list(m, scheme))
-                continue;
-            struct mg_cost cost = mg_searcher_try(s, scheme, &m->list);
-            if (cost.latency > m->latency_cap)
-                break;
-            ladder(m, scheme, 0);
-        }
+    uint32_t counts[MG_PARTS_MAX];
+    if (!(s->options->techniques & MG_TECHNIQUE_FISSION) || !mg_microbatch_region(s, &region, &why))
+        return;
+    uint32_t n = mg_part_counts(region.length, counts);
+    for (uint32_t i = 0; i < n; i++) {
+        region.parts = counts[i];
+        add_plain_seed(m, mg_searcher_scheme(s, &region, 1, NULL));
     }
+}
+
+static void add_sublinear_seeds(struct improver *m)
+{
+    struct mg_searcher *s = m->s;
+    const struct mg_scheme *none = mg_searcher_scheme(s, NULL, 0, NULL);
     uint64_t budget[MG_SUBLINEAR_BUDGETS];
-    uint32_t n = s->options->techniques & MG_TECHNIQUE_REMAT ? mg_sublinear_budgets(s, &m->spare, budget) : 0;
-    for (uint32_t i = 0; i < n && !s->stop; i++)
+    if (!(s->options->techniques & MG_TECHNIQUE_REMAT))
+        return;
+    uint32_t n = mg_sublinear_budgets(s, &m->spare, budget);
+    for (uint32_t i = 0; i < n; i++)
         if (mg_sublinear_segments(s, budget[i], &m->list, NULL, NULL))
-            ladder(m, none, 0);
-    if (n && !s->stop && mg_sublinear_cheap(s, &m->list))
-        ladder(m, none, 0);
-    if (!s->stop && seed_list(m, none))
-        ladder(m, none, 0);
+            add_seed(m, none);
+    if (n && mg_sublinear_cheap(s, &m->list))
+        add_seed(m, none);
+}
+
+/* All seeds are measured before any is descended from; those nearest to a memory limit come first. */
+static void descend_from_seeds(struct improver *m)
+{
+    struct mg_searcher *s = m->s;
+    add_microbatch_seeds(m);
+    add_sublinear_seeds(m);
+    add_plain_seed(m, mg_searcher_scheme(s, NULL, 0, NULL));
+    for (uint32_t i = 0; m->floor && i < m->seeds; i++)
+        for (uint32_t k = i; k > 0 && m->seed[k]->cost.peak < m->seed[k - 1]->cost.peak; k--) {
+            struct mg_state *t = m->seed[k];
+            m->seed[k] = m->seed[k - 1];
+            m->seed[k - 1] = t;
+        }
+    for (uint32_t i = 0; i < m->seeds; i++) {
+        if (!s->stop)
+            ladder(m, m->seed[i]);
+        mg_pool_drop(&s->pool, m->seed[i]);
+    }
 }
 
 /* ---- ruin and rebuild ---- */
@@ -161,10 +200,12 @@ void mg_improve(struct mg_searcher *s, struct mg_front *front)
     m.spare = mg_list_new(s->arena, s->pool.capacity);
     uint32_t fixed;
     m.targets = mg_targets(s, m.target, &fixed);
-    m.latency_cap = 2.5 * s->original.latency;
+    bool memory_steers = s->options->memory_limit || s->options->memory_ratio > 0;
+    m.latency_cap = memory_steers ? 1e300 : 2.5 * s->original.latency;
     for (uint32_t i = 0; i < s->hand_count; i++)
         if (s->hand[i].latency > m.latency_cap)
             m.latency_cap = s->hand[i].latency;
+    m.floor = memory_steers ? m.target[0].peak : 0;
     descend_from_seeds(&m);
     mg_frontier_init(&m.frontier, s, m.target, m.targets);
     uint32_t idle = 0; /* rounds in a row that found nothing to evaluate: the space is exhausted */

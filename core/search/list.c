@@ -182,6 +182,7 @@ struct list_check {
     const struct mg_scheme *l;
     uint8_t *made;    /* per root: an instance is alive */
     uint8_t *stored;  /* per root: a host copy exists */
+    uint8_t *storing; /* per root: stored and not freed yet */
     uint8_t *updated; /* per operator: has run once */
     uint32_t open[MG_SCHEME_MAX_DEPTH], depth;
 };
@@ -203,6 +204,8 @@ static const char *check_compute(struct list_check *c, uint32_t op)
     for (uint32_t i = p->defs.start[op]; i < p->defs.start[op + 1]; i++) {
         if (c->updated[op] && c->l->is_region_output[p->defs.item[i]])
             return "writes a region output twice";
+        if (c->storing[p->defs.item[i]])
+            return "takes the place of a stored instance before its free";
         c->made[p->defs.item[i]] = 1;
     }
     c->updated[op] = 1;
@@ -220,6 +223,7 @@ static const char *check_copy(struct list_check *c, enum mg_word_kind kind, uint
         c->stored[root] = 1;
     else
         c->made[root] = kind == MG_WORD_LOAD;
+    c->storing[root] = kind == MG_WORD_STORE;
     return NULL;
 }
 
@@ -254,6 +258,7 @@ enum mg_code mg_list_check(const struct mg_problem *p, const struct mg_scheme *l
     struct list_check c = {.p = p, .l = l};
     c.made = MG_NEW_ARRAY(scratch, uint8_t, p->value_count);
     c.stored = MG_NEW_ARRAY(scratch, uint8_t, p->value_count);
+    c.storing = MG_NEW_ARRAY(scratch, uint8_t, p->value_count);
     c.updated = MG_NEW_ARRAY(scratch, uint8_t, p->op_count);
     for (uint32_t v = 0; v < p->value_count; v++)
         c.made[v] = (p->value_flags[v] & MG_VALUE_INPUT) != 0;
@@ -264,6 +269,9 @@ enum mg_code mg_list_check(const struct mg_problem *p, const struct mg_scheme *l
             code = mg_fail(why, MG_ERR_INTERNAL, "", "step %u (kind %u, index %u) %s", i,
                            (unsigned)mg_word_kind(list->word[i]), mg_word_index(list->word[i]), fault);
     }
+    for (uint32_t v = 0; v < p->value_count && code == MG_OK; v++)
+        if (c.storing[v])
+            code = mg_fail(why, MG_ERR_INTERNAL, "", "%s is stored and never freed", p->g->values[v].name);
     for (uint32_t i = 0; i < p->order_count && code == MG_OK; i++)
         if (!c.updated[p->order[i]])
             code = mg_fail(why, MG_ERR_INTERNAL, "", "%s is missing", p->g->ops[p->order[i]].name);

@@ -36,26 +36,6 @@ void mg_searcher_report(struct mg_searcher *s)
     o->progress(o->context, &p);
 }
 
-static enum mg_code prepare(struct search_call *c, struct mg_error *err)
-{
-    struct mg_searcher *s = &c->s;
-    enum mg_code code = mg_problem_build(c->g, s->options, s->arena, &s->p, err);
-    if (code != MG_OK)
-        return code;
-    uint32_t capacity = 4 * s->p->order_count + 256;
-    s->dimensions = mg_dimensions_build(c->g, s->arena);
-    mg_evaluator_init(&s->evaluator, s->p, s->arena, capacity);
-    mg_spans_init(&s->spans, s->p, s->arena, capacity);
-    mg_pool_init(&s->pool, s->arena, capacity);
-    mg_rng_init(&s->rng, s->options->seed);
-    s->gaps = MG_NEW_ARRAY(s->arena, struct mg_gap, s->p->value_count);
-    s->live = MG_NEW_ARRAY(s->arena, uint64_t, capacity);
-    s->best_live = MG_NEW_ARRAY(s->arena, uint64_t, capacity);
-    s->trial = mg_list_new(s->arena, capacity);
-    s->best = mg_list_new(s->arena, capacity);
-    return MG_OK;
-}
-
 /* The original as the plan layer states it, and as the first state of the search. */
 static enum mg_code start_from_original(struct search_call *c, struct mg_error *err)
 {
@@ -99,7 +79,7 @@ static enum mg_code run(void *context, struct mg_error *err)
 {
     struct search_call *c = context;
     struct mg_searcher *s = &c->s;
-    enum mg_code code = prepare(c, err);
+    enum mg_code code = mg_searcher_init(s, c->g, err);
     if (code == MG_OK)
         code = start_from_original(c, err);
     if (code == MG_OK)

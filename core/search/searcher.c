@@ -2,6 +2,25 @@
 
 #include <string.h>
 
+enum mg_code mg_searcher_init(struct mg_searcher *s, const struct mg_graph *g, struct mg_error *err)
+{
+    enum mg_code code = mg_problem_build(g, s->options, s->arena, &s->p, err);
+    if (code != MG_OK)
+        return code;
+    uint32_t capacity = 4 * s->p->order_count + 256;
+    s->dimensions = mg_dimensions_build(g, s->arena);
+    mg_evaluator_init(&s->evaluator, s->p, s->arena, capacity);
+    mg_spans_init(&s->spans, s->p, s->arena, capacity);
+    mg_pool_init(&s->pool, s->arena, capacity);
+    mg_rng_init(&s->rng, s->options->seed);
+    s->gaps = MG_NEW_ARRAY(s->arena, struct mg_gap, s->p->value_count);
+    s->live = MG_NEW_ARRAY(s->arena, uint64_t, capacity);
+    s->best_live = MG_NEW_ARRAY(s->arena, uint64_t, capacity);
+    s->trial = mg_list_new(s->arena, capacity);
+    s->best = mg_list_new(s->arena, capacity);
+    return MG_OK;
+}
+
 struct mg_list mg_list_new(struct mg_arena *arena, uint32_t capacity)
 {
     return (struct mg_list){MG_NEW_ARRAY(arena, mg_word, capacity), 0, capacity};

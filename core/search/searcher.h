@@ -38,6 +38,10 @@ struct mg_searcher {
     size_t refused_count, refused_capacity;
 };
 
+/* Builds problem, dimensions and scratch of a searcher whose options, observer, arena and scratch are
+ * set; both arenas must be guarded. mg_problem_release(s->p) ends it. */
+enum mg_code mg_searcher_init(struct mg_searcher *s, const struct mg_graph *g, struct mg_error *err) MG_WARN_UNUSED;
+
 /* Places copies, evaluates, offers to the archive. Counts one evaluation. */
 struct mg_cost mg_searcher_try(struct mg_searcher *s, const struct mg_scheme *l, struct mg_list *list);
 

@@ -14,6 +14,9 @@ typedef uint32_t mg_word;
 
 enum mg_word_kind { MG_WORD_COMPUTE, MG_WORD_STORE, MG_WORD_LOAD, MG_WORD_FREE, MG_WORD_BEGIN, MG_WORD_END };
 enum { MG_WORD_SHIFT = 29 };
+/* On a free or load: stays at the last touch, right before the reader, whatever it makes wait. Where the
+ * link is the bottleneck only this frees memory in time. */
+#define MG_WORD_NOW (1u << 28)
 #define MG_WORD(kind, index) (((mg_word)(kind) << MG_WORD_SHIFT) | (mg_word)(index))
 static inline enum mg_word_kind mg_word_kind(mg_word w)
 {
@@ -21,7 +24,7 @@ static inline enum mg_word_kind mg_word_kind(mg_word w)
 }
 static inline uint32_t mg_word_index(mg_word w)
 {
-    return w & ((1u << MG_WORD_SHIFT) - 1);
+    return w & (MG_WORD_NOW - 1);
 }
 
 struct mg_list { /* growable, malloc-free: capacity is fixed by the owner */

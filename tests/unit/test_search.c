@@ -1,0 +1,309 @@
+/* The search: exact cases of the papers, the evaluator against the plan layer, limits, determinism. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "search/microbatch.h"
+#include "search/publish.h"
+#include "search/sublinear.h"
+#include "search/tree.h"
+#include "zoo/zoo.h"
+
+static double now(void *context)
+{
+    (void)context;
+    return 0; /* tests count evaluations, never seconds */
+}
+
+static const struct mg_observer quiet = {.now = now};
+
+/* ---- the fission tree: MAGIS Figure 6 ---- */
+
+static const uint8_t figure6_edges[][2] = {
+    {0, 1},   {1, 2},   {2, 3},   {3, 4},   {4, 5},   {4, 6},   {5, 7},   {6, 7},   {4, 7},   {7, 8},
+    {3, 8},   {8, 9},   {8, 17},  {2, 10},  {10, 11}, {11, 12}, {12, 13}, {13, 14}, {12, 14}, {14, 15},
+    {10, 15}, {15, 16}, {15, 17}, {17, 18}, {2, 18},  {18, 19}, {1, 19},  {19, 20}, {19, 21}, {0, 21},
+};
+enum { EDGES = sizeof figure6_edges / sizeof *figure6_edges, NODES = 22 };
+
+static struct mg_rows rows_of(struct mg_arena *arena, int key, int item)
+{
+    struct mg_rows rows = {MG_NEW_ARRAY(arena, uint32_t, NODES + 1), MG_NEW_ARRAY(arena, uint32_t, EDGES)};
+    uint32_t n = 0;
+    for (uint32_t v = 0; v < NODES; v++) {
+        rows.start[v] = n;
+        for (uint32_t e = 0; e < EDGES; e++)
+            if (figure6_edges[e][key] == v)
+                rows.item[n++] = figure6_edges[e][item];
+    }
+    rows.start[NODES] = n;
+    return rows;
+}
+
+static enum mg_code figure6(void *context, struct mg_error *err)
+{
+    struct mg_arena *arena = context;
+    static const uint8_t hot_nodes[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 13, 14};
+    uint64_t hot[NODES] = {0}, cold[NODES];
+    uint32_t maker[NODES];
+    (void)err;
+    for (size_t i = 0; i < sizeof hot_nodes; i++)
+        hot[hot_nodes[i]] = 1;
+    for (uint32_t v = 0; v < NODES; v++) {
+        cold[v] = 1 - hot[v];
+        maker[v] = v;
+    }
+    struct mg_flow flow = {NODES, rows_of(arena, 1, 0), hot, NODES, maker, cold, rows_of(arena, 0, 1)};
+    struct mg_dominators d;
+    mg_dominators_build(&flow, arena, &d);
+    static const struct {
+        uint32_t node;
+        double heat, score;
+    } expected[] = {{0, 12, 6},  {1, 11, 5.5}, {2, 10, 5},   {3, 5, 2.5},
+                    {4, 3, 1.5}, {10, 3, 1.5}, {11, 3, 0.5}, {12, 2, 1}};
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+        cr_assert_eq(d.heat[expected[i].node], expected[i].heat, "heat of %u", expected[i].node);
+        cr_assert_eq(d.score[expected[i].node], expected[i].score, "score of %u: %g", expected[i].node,
+                     d.score[expected[i].node]);
+    }
+    static const uint32_t parents[NODES] = {MG_NONE, 0,  1,  2,  3,  4,  4, 4, 3, 8,  2,
+                                            10,      11, 12, 12, 10, 15, 2, 2, 1, 19, 0};
+    for (uint32_t v = 0; v < NODES; v++)
+        cr_assert_eq(d.parent[v], parents[v], "dominator of %u is %u", v, d.parent[v]);
+    uint8_t chosen[NODES];
+    cr_assert_eq(mg_dominators_choose(&flow, &d, 5, arena, chosen), 5u);
+    for (uint32_t v = 0; v < NODES; v++)
+        cr_assert_eq(chosen[v], v == 0 || v == 2 || v == 3 || v == 4 || v == 10, "node %u", v);
+    cr_assert(mg_dominators_under(&d, 4, 3) && mg_dominators_under(&d, 3, 2) && mg_dominators_under(&d, 10, 2));
+    cr_assert_not(mg_dominators_under(&d, 10, 3));
+    return MG_OK;
+}
+
+Test(search, figure_6_tree)
+{
+    struct mg_arena arena;
+    struct mg_error err;
+    mg_arena_init(&arena, SIZE_MAX);
+    cr_assert_eq(mg_arena_guard(&arena, figure6, &arena, &err), MG_OK);
+    mg_arena_release(&arena);
+}
+
+Test(search, figure_7_mutates_to_the_next_divisor)
+{
+    cr_assert_eq(mg_parts_next(12, 2, true), 3u);
+    cr_assert_eq(mg_parts_next(12, 3, false), 2u);
+    cr_assert_eq(mg_parts_next(12, 12, true), 12u);
+}
+
+/* ---- networks ---- */
+
+struct bench {
+    struct mg_arena arena, scratch;
+    struct mg_graph *g;
+    struct mg_search_options options;
+    struct mg_searcher s;
+    uint64_t seed;
+};
+
+static void open_network(struct bench *b, const char *name, const struct mg_zoo_option *options, uint32_t count,
+                         bool train)
+{
+    struct mg_graph *forward;
+    struct mg_error err;
+    struct mg_training training = {MG_LOSS_SQUARED, MG_OPTIMIZER_SGD, NULL, 0};
+    memset(b, 0, sizeof *b);
+    mg_arena_init(&b->arena, SIZE_MAX);
+    mg_arena_init(&b->scratch, SIZE_MAX);
+    cr_assert_eq(mg_zoo_build(name, options, count, &b->arena, &forward, &err), MG_OK, "%s", err.message);
+    if (train)
+        cr_assert_eq(mg_graph_differentiate(forward, &training, &b->arena, &forward, &err), MG_OK, "%s", err.message);
+    cr_assert_eq(mg_graph_normalise(forward, &b->arena, &b->g, &err), MG_OK, "%s", err.message);
+    b->options = (struct mg_search_options){
+        .device = mg_device_builtin("rtx3090"), .max_evaluations = 2000, .seed = 1, .techniques = MG_TECHNIQUE_ALL};
+}
+
+static void close_network(struct bench *b)
+{
+    mg_arena_release(&b->arena);
+    mg_arena_release(&b->scratch);
+}
+
+static const struct mg_zoo_option paper[] = {{"variant", "paper"}, {"batch", "6"}, {"seq_len", "32"}};
+static const struct mg_zoo_option small_image[] = {{"variant", "paper"}, {"batch", "5"}, {"image", "64"}};
+
+/* ---- evaluator against simulator and checker, on random edits ---- */
+
+static void random_edit(struct bench *b, const struct mg_scheme *l, struct mg_list *list, struct mg_list *spare)
+{
+    struct mg_searcher *s = &b->s;
+    uint32_t at = (uint32_t)mg_rng_below(&s->rng, list->count);
+    mg_spans_build(&s->spans, s->p, l, list);
+    uint32_t gaps = mg_gaps_at(&s->spans, s->p, l, list, at, s->scratch, s->gaps);
+    if (gaps == 0)
+        return;
+    const struct mg_gap *gap = &s->gaps[mg_rng_below(&s->rng, gaps)];
+    struct mg_chain chain;
+    struct mg_error why;
+    bool done =
+        mg_rng_below(&s->rng, 2)
+            ? mg_may_swap(s, l, gap->root) && mg_edit_swap(&s->spans, list, gap, mg_rng_below(&s->rng, 4) == 0, spare)
+            : mg_chain_find(&s->spans, s->p, l, gap, &chain) && mg_edit_remat(list, gap, &chain, spare);
+    if (!done)
+        return;
+    cr_assert_eq(mg_list_check(s->p, l, spare, s->scratch, &why), MG_OK, "%s", why.message);
+    mg_list_copy(list, spare);
+    mg_edit_place_copies(&s->evaluator, l, list, s->scratch);
+    cr_assert_eq(mg_list_check(s->p, l, list, s->scratch, &why), MG_OK, "after placing: %s", why.message);
+}
+
+static void compare(struct bench *b, const struct mg_scheme *l, const struct mg_list *list)
+{
+    struct mg_searcher *s = &b->s;
+    struct mg_plan *plan;
+    struct mg_error err;
+    struct mg_verdict verdict;
+    struct mg_cost cost = mg_evaluate(&s->evaluator, l, list);
+    struct mg_figures original = {s->original.latency, s->original.peak, s->original_arena, 0};
+    cr_assert_eq(mg_publish(s->p, l, list, MG_NUMERICS_REASSOCIATE, false, &original, s->arena, &plan, &err), MG_OK,
+                 "%s", err.message);
+    cr_assert_eq(plan->figures.peak_bytes, cost.peak);
+    cr_assert_eq(plan->figures.host_bytes, cost.host);
+    cr_assert_float_eq(plan->figures.latency_s, cost.latency, 1e-9 * cost.latency);
+    cr_assert_eq(mg_plan_check(b->g, plan, s->arena, &verdict, &err), MG_OK);
+    cr_assert(verdict.accepted, "step %u: %s: %s", verdict.step, verdict.reason, verdict.message);
+}
+
+static void random_walk(struct bench *b, const struct mg_scheme *l, uint32_t edits)
+{
+    struct mg_searcher *s = &b->s;
+    struct mg_error why;
+    struct mg_list list = mg_list_new(s->arena, s->pool.capacity), spare = mg_list_new(s->arena, s->pool.capacity);
+    cr_assert_eq(mg_list_from_scheme(s->p, l, NULL, s->scratch, &list, &why), MG_OK, "%s", why.message);
+    for (uint32_t i = 0; i < edits; i++) {
+        random_edit(b, l, &list, &spare);
+        if (i % 8 == 7)
+            compare(b, l, &list);
+    }
+}
+
+static enum mg_code walk_inside(void *context, struct mg_error *err)
+{
+    struct bench *b = context;
+    struct mg_searcher *s = &b->s;
+    struct mg_region region;
+    struct mg_plan *plan;
+    cr_assert_eq(mg_searcher_init(s, b->g, err), MG_OK);
+    mg_rng_init(&s->rng, b->seed);
+    cr_assert_eq(mg_plan_original(b->g, b->options.device, s->arena, &plan, err), MG_OK);
+    const struct mg_scheme *none = mg_searcher_scheme(s, NULL, 0, err);
+    struct mg_list list = mg_list_new(s->arena, s->pool.capacity);
+    cr_assert_eq(mg_list_from_scheme(s->p, none, NULL, s->scratch, &list, err), MG_OK);
+    s->evaluator.keep_apart = true;
+    s->original = mg_evaluate(&s->evaluator, none, &list);
+    s->evaluator.keep_apart = false;
+    s->original_arena = plan->figures.arena_bytes;
+    cr_assert_eq(s->original.peak, plan->figures.peak_bytes);
+    cr_assert_float_eq(s->original.latency, plan->figures.latency_s, 1e-12);
+    random_walk(b, none, 48);
+    cr_assert(mg_microbatch_region(s, &region, err), "%s", err->message);
+    for (uint32_t parts = 2; parts <= 4; parts++) {
+        region.parts = parts;
+        const struct mg_scheme *scheme = mg_searcher_scheme(s, &region, 1, err);
+        cr_assert_not_null(scheme, "%s", err->message);
+        random_walk(b, scheme, 48);
+    }
+    mg_problem_release(s->p);
+    return MG_OK;
+}
+
+static enum mg_code walk(void *context, struct mg_error *err)
+{
+    struct bench *b = context;
+    return mg_arena_guard(&b->scratch, walk_inside, b, err);
+}
+
+static void walk_network(const char *name, const struct mg_zoo_option *options, uint32_t count, uint64_t seed)
+{
+    struct bench b;
+    struct mg_error err;
+    open_network(&b, name, options, count, true);
+    b.s = (struct mg_searcher){.options = &b.options, .observer = &quiet, .arena = &b.arena, .scratch = &b.scratch};
+    b.seed = seed;
+    cr_assert_eq(mg_arena_guard(&b.arena, walk, &b, &err), MG_OK, "%s", err.message);
+    close_network(&b);
+}
+
+Test(search, evaluator_agrees_with_the_plan_on_bert)
+{
+    walk_network("bert-tiny", paper, 3, 1);
+    walk_network("bert-tiny", paper, 3, 2);
+}
+
+Test(search, evaluator_agrees_with_the_plan_on_resnet)
+{
+    walk_network("resnet18", small_image, 3, 3);
+}
+
+Test(search, evaluator_agrees_with_the_plan_on_unet)
+{
+    walk_network("unet", small_image, 3, 4);
+}
+
+/* ---- limits: the graph of MAGIS Figure 2 ---- */
+
+static double figure2_latency(uint32_t techniques)
+{
+    struct bench b;
+    struct mg_search_result r;
+    struct mg_error err;
+    open_network(&b, "figure2", NULL, 0, false);
+    b.options.techniques = techniques;
+    b.options.memory_limit = 100u << 20;
+    b.options.max_evaluations = 4000;
+    cr_assert_eq(mg_search(b.g, &b.options, &quiet, &b.arena, &r, &err), MG_OK, "%s", err.message);
+    cr_assert_eq(r.original.figures.peak_bytes, UINT64_C(1056) << 20);
+    cr_assert_eq(r.outcome, MG_OUTCOME_MET, "techniques %x: smallest %llu", techniques,
+                 (unsigned long long)r.front[r.front_count - 1].figures.peak_bytes);
+    cr_assert_leq(r.front[r.best].figures.arena_bytes, UINT64_C(100) << 20);
+    cr_assert_eq(r.rejected, 0u);
+    double latency = r.front[r.best].figures.latency_s;
+    close_network(&b);
+    return latency;
+}
+
+Test(search, figure_2_fits_by_fission_by_swapping_and_by_both, .timeout = 60)
+{
+    double fission = figure2_latency(MG_TECHNIQUE_FISSION), swap = figure2_latency(MG_TECHNIQUE_SWAP);
+    double both = figure2_latency(MG_TECHNIQUE_FISSION | MG_TECHNIQUE_SWAP), all = figure2_latency(MG_TECHNIQUE_ALL);
+    double better = fission < swap ? fission : swap;
+    cr_assert_leq(both, better * (1 + 1e-9), "fission %g swap %g both %g all %g", fission, swap, both, all);
+    cr_assert_leq(all, better * (1 + 1e-9));
+}
+
+/* ---- determinism ---- */
+
+Test(search, the_same_evaluations_and_seed_give_the_same_plans, .timeout = 60)
+{
+    char first[64][17];
+    uint32_t count = 0;
+    for (int run = 0; run < 2; run++) {
+        struct bench b;
+        struct mg_search_result r;
+        struct mg_error err;
+        open_network(&b, "bert-tiny", paper, 3, true);
+        cr_assert_eq(mg_search(b.g, &b.options, &quiet, &b.arena, &r, &err), MG_OK, "%s", err.message);
+        cr_assert_eq(r.stopped_by, MG_STOPPED_EVALUATIONS);
+        cr_assert_gt(r.front_count, 3u);
+        cr_assert_eq(r.rejected, 0u);
+        if (run == 1)
+            cr_assert_eq(r.front_count, count);
+        count = r.front_count;
+        for (uint32_t i = 0; i < count; i++) {
+            if (run == 1)
+                cr_assert_str_eq(first[i], r.front[i].id);
+            memcpy(first[i], r.front[i].id, 17);
+        }
+        close_network(&b);
+    }
+}
