@@ -98,7 +98,7 @@ install_modules() {
 check() {
     lacking="$(missing $BUILD_PACKAGES $TEST_PACKAGES)$(missing_modules)"
     [ -z "$lacking" ] && return 0
-    echo "missing: $lacking"
+    echo "missing: $(missing $BUILD_PACKAGES $TEST_PACKAGES)$(missing_modules | sed 's|[^ ][^ ]*|&/node_modules|g')"
     return 1
 }
 
