@@ -11,10 +11,10 @@ FROM debian:12-slim AS build
 WORKDIR /src
 RUN apt-get update \
     && apt-get install -y --no-install-recommends make gcc libc6-dev pkg-config libmicrohttpd-dev libjansson-dev \
-        libsqlite3-dev libuv1-dev zlib1g-dev ca-certificates nodejs npm \
+        libsqlite3-dev libuv1-dev zlib1g-dev \
     && rm -rf /var/lib/apt/lists/*
 COPY . .
-RUN deploy/deps.sh install-modules && make CC=gcc && make install DESTDIR=/out PREFIX=/usr
+RUN make CC=gcc && make install DESTDIR=/out PREFIX=/usr
 
 FROM debian:12-slim
 RUN apt-get update \

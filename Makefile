@@ -201,16 +201,20 @@ demo:
 	@+$(MAKE) $(PARALLEL) all
 	@BUILD=$(BUILD) deploy/demo.sh
 
-## make install    to DESTDIR and PREFIX (/usr/local)
-install: all
+# The program describes itself.
+$(BUILD)/magisd.1: deploy/man.sh $(BUILD)/magisd
+	@deploy/man.sh $(BUILD)/magisd > $@
+
+## make install    program, manual page and service unit, to DESTDIR and PREFIX (/usr/local)
+install: all $(BUILD)/magisd.1
 	install -D -m 755 $(BUILD)/magisd $(DESTDIR)$(BINDIR)/magisd
-	$(foreach page,$(wildcard deploy/*.1),install -D -m 644 $(page) $(DESTDIR)$(MANDIR)/man1/$(notdir $(page));)
-	$(foreach unit,$(wildcard deploy/*.service),install -D -m 644 $(unit) $(DESTDIR)$(UNITDIR)/$(notdir $(unit));)
+	install -D -m 644 $(BUILD)/magisd.1 $(DESTDIR)$(MANDIR)/man1/magisd.1
+	install -d $(DESTDIR)$(UNITDIR)
+	sed 's|@BINDIR@|$(BINDIR)|' deploy/magisd.service > $(DESTDIR)$(UNITDIR)/magisd.service
+	chmod 644 $(DESTDIR)$(UNITDIR)/magisd.service
 
 uninstall:
-	rm -f $(DESTDIR)$(BINDIR)/magisd
-	rm -f $(patsubst deploy/%,$(DESTDIR)$(MANDIR)/man1/%,$(wildcard deploy/*.1))
-	rm -f $(patsubst deploy/%,$(DESTDIR)$(UNITDIR)/%,$(wildcard deploy/*.service))
+	rm -f $(DESTDIR)$(BINDIR)/magisd $(DESTDIR)$(MANDIR)/man1/magisd.1 $(DESTDIR)$(UNITDIR)/magisd.service
 
 clean:
 	rm -rf $(BUILD) build-asan build-tsan build-fuzz

@@ -1,8 +1,7 @@
 #!/bin/sh
 # What magisd needs from outside: `deps.sh check` tells what is missing (exit status 1),
 # `deps.sh install` gets it (Debian packages, and npm packages by their lock files),
-# `deps.sh install-dev` gets the tools of `make lint` and `make fuzz` too, `deps.sh install-modules`
-# the npm packages alone.
+# `deps.sh install-dev` gets the tools of `make lint` and `make fuzz` too.
 set -u
 cd "$(dirname "$0")/.." || exit 2
 
@@ -112,10 +111,9 @@ install() {
 case ${1:-} in
 check) check ;;
 install) install ;;
-install-modules) install_modules ;;
 install-dev) install $DEV_PACKAGES ;;
 *)
-    echo "usage: $0 check | install | install-dev | install-modules" >&2
+    echo "usage: $0 check | install | install-dev" >&2
     exit 2
     ;;
 esac
