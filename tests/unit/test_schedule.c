@@ -328,7 +328,7 @@ static bool edit_at_random(struct network *n, struct mg_rng *rng, const struct m
             continue;
         const struct mg_gap *gap = &gaps[mg_rng_below(rng, count)];
         if (mg_rng_below(rng, 100) < swaps)
-            done = mg_edit_swap(&n->spans, from, gap, to);
+            done = mg_edit_swap(&n->spans, from, gap, false, to);
         else
             done = mg_chain_find(&n->spans, n->p, n->scheme, gap, &chain) && mg_edit_remat(from, gap, &chain, to);
     }
