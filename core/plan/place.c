@@ -198,7 +198,6 @@ static void improve(struct mg_placement *p, struct mg_arena *scratch)
 {
     struct mg_rng rng;
     uint32_t *order = MG_NEW_ARRAY(scratch, uint32_t, p->count);
-    uint64_t height = p->height;
     size_t blocker = 0;
     mg_rng_init(&rng, p->count);
     memcpy(order, p->order, p->count * sizeof *order);
@@ -206,7 +205,7 @@ static void improve(struct mg_placement *p, struct mg_arena *scratch)
     while (p->height > p->bound && p->effort > 0) {
         size_t to = blocker ? (size_t)mg_rng_below(&rng, blocker) : 0;
         move_forward(order, blocker, to);
-        height = place_in_order(p, order, UINT64_MAX - 1, &blocker);
+        uint64_t height = place_in_order(p, order, UINT64_MAX - 1, &blocker);
         if (height <= p->height) {
             if (height < p->height)
                 keep(p, height);

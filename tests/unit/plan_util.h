@@ -37,7 +37,7 @@ static inline void figure2(struct bench *b, int n, int64_t rows, int64_t columns
 static inline void training_step(struct bench *b, int layers, int64_t batch, int64_t width)
 {
     mg_value h[16], w[16], dy = input(b, "dy", SHAPE(batch, width));
-    char name[8];
+    char name[16];
     h[0] = input(b, "x", SHAPE(batch, width));
     for (int i = 0; i < layers; i++) {
         snprintf(name, sizeof name, "w%d", i);
