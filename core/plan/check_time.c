@@ -103,10 +103,11 @@ static void run_step(struct timing *t, const struct mg_step *step, uint32_t plac
 
 /* ---- the parts of a region ---- */
 
-static void move_storage(struct timing *t, uint32_t instance, double by)
+/* What ends after the body has run (`now`) is a copy from outside, still in flight: it stays where it is. */
+static void move_storage(struct timing *t, uint32_t instance, double now, double by)
 {
     uint32_t storage = t->c->plan->instances[instance].storage;
-    if (t->moved_storage[storage] != t->serial)
+    if (t->moved_storage[storage] != t->serial && t->touched[storage] <= now)
         t->touched[storage] += by;
     t->moved_storage[storage] = t->serial;
 }
@@ -118,16 +119,16 @@ static void move_instance(struct timing *t, uint32_t instance, double by)
     t->moved_instance[instance] = t->serial;
 }
 
-static void move_step(struct timing *t, const struct mg_step *step, double by, bool used[3])
+static void move_step(struct timing *t, const struct mg_step *step, double now, double by, bool used[3])
 {
     const struct mg_check *c = t->c;
     if (step->kind == MG_STEP_FREE || step->kind == MG_STEP_BEGIN || step->kind == MG_STEP_END)
         return;
     used[stream_of(c, step)] = true;
     for (uint32_t i = 0; i < step->in_count && step->kind != MG_STEP_LOAD; i++)
-        move_storage(t, mg_check_in(c, step)[i], by);
+        move_storage(t, mg_check_in(c, step)[i], now, by);
     for (uint32_t i = 0; i < step->out_count; i++) {
-        move_storage(t, mg_check_out(c, step)[i], by);
+        move_storage(t, mg_check_out(c, step)[i], now, by);
         move_instance(t, mg_check_out(c, step)[i], by);
     }
     if (step->kind != MG_STEP_STORE)
@@ -142,9 +143,10 @@ static void move_step(struct timing *t, const struct mg_step *step, double by, b
 static void move(struct timing *t, uint32_t from, uint32_t to, double by)
 {
     bool used[3] = {false, false, false};
+    double now = later(t->clock[0], t->freed);
     t->serial++;
     for (uint32_t s = from; s < to; s++)
-        move_step(t, &t->c->plan->steps[s], by, used);
+        move_step(t, &t->c->plan->steps[s], now, by, used);
     t->freed += by;
     for (int i = 0; i < 3; i++) {
         t->clock[i] += used[i] ? by : 0;

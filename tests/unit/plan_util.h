@@ -163,7 +163,8 @@ static inline void settle(struct assembly *s, mg_op to, uint32_t level)
         if (s->last[v] == MG_NONE || s->last[v] < to) {
             mg_plan_builder_free(s->b, s->current[v]);
             s->current[v] = MG_NONE;
-        } else if (s->swap_percent && mg_rng_below(&s->rng, 100) < s->swap_percent) {
+        } else if (s->swap_percent && (!level || s->whole[v] == MG_NONE) &&
+                   mg_rng_below(&s->rng, 100) < s->swap_percent) {
             if (s->stored[v] == MG_NONE)
                 mg_plan_builder_store(s->b, s->current[v]);
             s->stored[v] = s->stored[v] == MG_NONE ? s->current[v] : s->stored[v];

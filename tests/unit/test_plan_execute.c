@@ -121,6 +121,12 @@ static void compare(struct bench *b, struct assembly *s, uint64_t seed)
     double difference = 1;
     enum mg_code code = mg_exec_compare(b->n, s->plan, seed, 4, &difference, &b->arena, &b->err);
     cr_assert_eq(code, MG_OK, "seed %lu: %s", seed, b->err.message);
+    struct mg_verdict verdict;
+    struct mg_plan *original;
+    cr_assert_eq(mg_plan_original(b->n, &s->plan->device, &b->arena, &original, &b->err), MG_OK);
+    s->plan->original = original->figures;
+    cr_assert_eq(mg_plan_check(b->n, s->plan, &b->arena, &verdict, &b->err), MG_OK, "%s", b->err.message);
+    cr_assert(verdict.accepted, "seed %lu, step %u: %s: %s", seed, verdict.step, verdict.reason, verdict.message);
     cr_assert_leq(difference, 1e-9, "seed %lu: outputs differ by %g", seed, difference);
 }
 
