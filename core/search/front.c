@@ -305,8 +305,8 @@ enum mg_code mg_front_baselines(struct mg_searcher *s, struct mg_search_result *
 {
     (void)err;
     out->baselines = MG_NEW_ARRAY(s->arena, struct mg_baseline_result, 2);
-    microbatch_baseline(s, &out->baselines[out->baseline_count++]);
     sublinear_baseline(s, &out->baselines[out->baseline_count++]);
+    microbatch_baseline(s, &out->baselines[out->baseline_count++]);
     for (uint32_t i = 0; i < out->baseline_count && s->observer->baseline; i++)
         s->observer->baseline(s->observer->context, &out->baselines[i]);
     return MG_OK;
