@@ -290,6 +290,9 @@ static void fill_buffers(const struct mg_plan *plan, struct mg_buffer *buffers, 
     }
 }
 
+/* A search publishes some hundred plans: a few milliseconds for each. */
+#define PLAN_EFFORT (MG_PLACE_EFFORT / 8)
+
 struct plan_placing {
     struct mg_plan *plan;
     struct mg_arena *scratch;
@@ -300,8 +303,8 @@ static enum mg_code place_plan(void *context, struct mg_error *err)
     struct plan_placing *c = context;
     struct mg_buffer *buffers = MG_NEW_ARRAY(c->scratch, struct mg_buffer, c->plan->storage_count);
     fill_buffers(c->plan, buffers, c->scratch);
-    enum mg_code code = mg_place(buffers, c->plan->storage_count, c->plan->device.align, &c->plan->figures.arena_bytes,
-                                 c->scratch, err);
+    enum mg_code code = mg_place_with(buffers, c->plan->storage_count, c->plan->device.align, PLAN_EFFORT,
+                                      &c->plan->figures.arena_bytes, c->scratch, err);
     for (size_t s = 0; code == MG_OK && s < c->plan->storage_count; s++)
         c->plan->storages[s].offset = buffers[s].offset;
     return code;

@@ -141,7 +141,7 @@ struct mg_buffer {
 /* Offsets are multiples of `align` (sizes are rounded up to it). Returns the arena's size. Buffers that
  * are empty or live nowhere get offset 0. Deterministic; effort counts comparisons. `magisd place
  * FILE.csv` reads id,lower,upper,size into buffers and calls mg_place_with(..., 1, MG_PLACE_HARD, ...). */
-#define MG_PLACE_EFFORT UINT64_C(16000000) /* what publication of a plan can afford: some 40 ms at worst */
+#define MG_PLACE_EFFORT UINT64_C(16000000) /* of mg_place: some 40 ms at worst */
 #define MG_PLACE_HARD UINT64_C(1000000000) /* some seconds */
 enum mg_code mg_place(struct mg_buffer *buffers, size_t count, uint64_t align, uint64_t *arena_bytes,
                       struct mg_arena *scratch, struct mg_error *err) MG_WARN_UNUSED;
