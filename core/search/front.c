@@ -97,6 +97,7 @@ enum mg_code mg_front_publish(struct mg_searcher *s, const struct mg_state *stat
 {
     struct mg_figures original = {s->original.latency, s->original.peak, s->original_arena, 0};
     struct mg_plan *plan;
+    double before = s->observer->now(s->observer->context);
     enum mg_code code = mg_publish(s->p, state->scheme, &state->list, s->options->numerics, keep_apart, &original,
                                    s->arena, &plan, err);
     if (code != MG_OK)
@@ -106,7 +107,10 @@ enum mg_code mg_front_publish(struct mg_searcher *s, const struct mg_state *stat
         return mg_fail(err, MG_ERR_INTERNAL, "", "the evaluator says %.9g s and %llu bytes, the plan %.9g s and %llu",
                        state->cost.latency, (unsigned long long)state->cost.peak, plan->figures.latency_s,
                        (unsigned long long)plan->figures.peak_bytes);
-    return mg_front_point(s, plan, mg_list_techniques(s->p, state->scheme, &state->list, s->scratch), out, err);
+    code = mg_front_point(s, plan, mg_list_techniques(s->p, state->scheme, &state->list, s->scratch), out, err);
+    double took = s->observer->now(s->observer->context) - before;
+    s->publish_seconds += (took - s->publish_seconds) / 8;
+    return code;
 }
 
 /* ---- thinning ---- */

@@ -32,6 +32,14 @@ void mg_list_copy(struct mg_list *to, const struct mg_list *from)
     to->count = from->count;
 }
 
+/* The front is published within the seconds, too; at most a third of them are kept for it. */
+static double time_to_publish(const struct mg_searcher *s)
+{
+    double points = s->archive.count < 64 ? s->archive.count : 64;
+    double seconds = points * s->publish_seconds;
+    return seconds < s->options->max_seconds / 3 ? seconds : s->options->max_seconds / 3;
+}
+
 /* The clock is read every few evaluations; it only raises the flag. */
 static void look_at_budget(struct mg_searcher *s)
 {
@@ -46,7 +54,8 @@ static void look_at_budget(struct mg_searcher *s)
     if (s->observer->cancelled && s->observer->cancelled(s->observer->context)) {
         s->stop = true;
         s->stopped_by = MG_STOPPED_CANCELLED;
-    } else if (o->max_seconds > 0 && s->observer->now(s->observer->context) - s->started >= o->max_seconds) {
+    } else if (o->max_seconds > 0 &&
+               s->observer->now(s->observer->context) - s->started + time_to_publish(s) >= o->max_seconds) {
         s->stop = true;
         s->stopped_by = MG_STOPPED_SECONDS;
     }

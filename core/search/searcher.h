@@ -26,6 +26,7 @@ struct mg_searcher {
     uint64_t evaluations;
     uint64_t next_look; /* evaluations at which the clock is read again */
     double started, last_report;
+    double publish_seconds; /* what publishing one plan takes, slowly averaged */
     bool stop;
     enum mg_stopped_by stopped_by;
     uint64_t *live; /* live bytes per step of the list that a descent stands on */
