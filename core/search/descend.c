@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "search/searcher.h"
+#include "search/schedule.h"
 
 enum { TRIES = 4, TRIES_MAX = 12, CANDIDATES_MAX = 512 };
 
@@ -210,13 +210,37 @@ static bool step(struct mg_searcher *s, struct mg_descent *d, double *excess)
     return true;
 }
 
+/* Re-ordering around the first step at the peak. */
+static bool reorder(struct mg_searcher *s, struct mg_descent *d, bool again, double *excess)
+{
+    uint32_t peak_step = 0;
+    if (!(s->options->techniques & MG_TECHNIQUE_REORDER))
+        return false;
+    for (uint32_t i = 0; i < d->list->count; i++)
+        if (s->live[i] > s->live[peak_step])
+            peak_step = i;
+    struct mg_reorder r = {d->scheme, d->list, peak_step, d->target, d->latency_cap, again, d->cost};
+    if (!mg_schedule_improve(s, &r))
+        return false;
+    d->cost = r.cost;
+    memcpy(s->live, s->evaluator.live_at, d->list->count * sizeof *s->live);
+    *excess = excess_of(s->live, d->list->count, d->target);
+    return true;
+}
+
+/* Re-ordering costs no time, so it comes before the edits; where they are stuck it is tried once more. */
+static bool come_down(struct mg_searcher *s, struct mg_descent *d, double *excess)
+{
+    return reorder(s, d, false, excess) || step(s, d, excess) || reorder(s, d, true, excess);
+}
+
 bool mg_descend(struct mg_searcher *s, struct mg_descent *d)
 {
     d->cost = mg_evaluate(&s->evaluator, d->scheme, d->list);
     memcpy(s->live, s->evaluator.live_at, d->list->count * sizeof *s->live);
     double excess = excess_of(s->live, d->list->count, d->target);
     while (d->cost.peak > d->target && !s->stop)
-        if (!step(s, d, &excess))
+        if (!come_down(s, d, &excess))
             return false;
     return d->cost.peak <= d->target;
 }

@@ -4,6 +4,7 @@
 
 #include "search/expand.h"
 #include "search/microbatch.h"
+#include "search/schedule.h"
 #include "search/sublinear.h"
 
 enum { IDLE_ROUNDS = 100 };
@@ -154,6 +155,14 @@ static const struct mg_scheme *change_scheme(struct improver *m, const struct mg
     return to;
 }
 
+/* Every window above the target in a better order. */
+static void reorder(struct improver *m, const struct mg_scheme *scheme, uint64_t target)
+{
+    const struct mg_schedule_limits limits = {.max_sets = 1000, .beam = 16, .target = target};
+    if (m->s->options->techniques & MG_TECHNIQUE_REORDER)
+        mg_schedule_all(&m->s->evaluator, scheme, &m->list, &limits, m->s->scratch);
+}
+
 static struct mg_state *pick(struct improver *m, const struct mg_target *target)
 {
     struct mg_archive *a = &m->s->archive;
@@ -188,6 +197,8 @@ static void improve_once(struct improver *m, const struct mg_target *target)
     d.latency_cap = target->latency > 0 ? target->latency : m->latency_cap;
     if (d.latency_cap < before.latency)
         d.latency_cap = before.latency;
+    if (dice == 0 || dice == 5)
+        reorder(m, scheme, d.target);
     if (mg_descend(s, &d))
         mg_polish(s, &d, d.target);
     mg_arena_rewind(s->scratch, mark);

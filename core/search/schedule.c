@@ -449,13 +449,22 @@ bool mg_schedule_window(const struct mg_problem *p, const struct mg_scheme *l, s
     return better;
 }
 
+static uint64_t most_live(const uint64_t *live, uint32_t from, uint32_t to)
+{
+    uint64_t most = 0;
+    for (uint32_t i = from; i < to; i++)
+        most = live[i] > most ? live[i] : most;
+    return most;
+}
+
 /* Re-orders and keeps what the evaluator says is no worse. */
 static bool try_window(struct mg_evaluator *e, const struct mg_scheme *l, struct mg_list *list, uint32_t from,
                        uint32_t to, const struct mg_schedule_limits *limits, struct mg_arena *scratch, uint64_t *peak)
 {
     struct mg_arena_mark mark = mg_arena_mark(scratch);
     mg_word *old = mg_arena_copy(scratch, &list->word[from], (to - from) * sizeof *old);
-    bool better = mg_schedule_window(e->p, l, list, e->live_at, from, to, limits, scratch);
+    bool better = most_live(e->live_at, from, to) > limits->target &&
+                  mg_schedule_window(e->p, l, list, e->live_at, from, to, limits, scratch);
     if (better) {
         uint64_t found = mg_evaluate(e, l, list).peak;
         if (found > *peak) {
@@ -541,38 +550,54 @@ static struct mg_order_cost cost_of(const uint64_t *live, uint32_t count, uint64
     return cost;
 }
 
-static bool improve_level(struct mg_searcher *s, const struct mg_scheme *l, struct mg_list *list, uint32_t step,
-                          const struct mg_schedule_limits *limits, double latency_cap, struct mg_cost *cost)
+/* The list is better as re-ordered within [from, to), and not too slow. */
+static bool improve_window(struct mg_searcher *s, struct mg_reorder *r, uint32_t from, uint32_t to,
+                           const struct mg_schedule_limits *limits)
 {
-    uint32_t from = step, to = item_end(list, step);
-    mg_schedule_interval(s->p, l, list, s->live, limits, s->scratch, &from, &to);
-    mg_list_copy(&s->trial, list);
-    if (!mg_schedule_window(s->p, l, &s->trial, s->live, from, to, limits, s->scratch))
+    mg_list_copy(&s->trial, r->list);
+    if (!mg_schedule_window(s->p, r->scheme, &s->trial, s->live, from, to, limits, s->scratch))
         return false;
-    struct mg_cost found = mg_searcher_try(s, l, &s->trial);
-    struct mg_order_cost before = cost_of(s->live, list->count, limits->target);
-    struct mg_order_cost after = cost_of(s->evaluator.live_at, s->trial.count, limits->target);
-    if (found.latency > latency_cap || after.peak > before.peak ||
+    struct mg_cost found = mg_searcher_try(s, r->scheme, &s->trial);
+    struct mg_order_cost before = cost_of(s->live, r->list->count, r->target);
+    struct mg_order_cost after = cost_of(s->evaluator.live_at, s->trial.count, r->target);
+    if (found.latency > r->latency_cap || after.peak > before.peak ||
         (after.peak == before.peak && after.excess >= before.excess))
         return false;
-    mg_list_copy(list, &s->trial);
-    *cost = found;
+    mg_list_copy(r->list, &s->trial);
+    r->cost = found;
     return true;
 }
 
-bool mg_schedule_improve(struct mg_searcher *s, const struct mg_scheme *l, struct mg_list *list, uint32_t around_step,
-                         uint64_t target, double latency_cap, struct mg_cost *cost)
+/* The steps around: what is alive there may differ where they are the same, but rarely helps. */
+static uint64_t hash_surroundings(const struct mg_list *list, uint32_t step)
 {
-    const struct mg_schedule_limits limits = {IMPROVE_SETS, IMPROVE_BEAM, IMPROVE_REACH, target};
-    uint32_t step = around_step;
+    uint32_t from = step > IMPROVE_REACH ? step - IMPROVE_REACH : 0;
+    uint32_t to = list->count - step > IMPROVE_REACH ? step + IMPROVE_REACH : list->count;
+    uint64_t h = UINT64_C(0x9e3779b97f4a7c15);
+    for (uint32_t i = from; i < to; i++)
+        h = (h ^ list->word[i] ^ h >> 29) * UINT64_C(0xd6e8feb86659fd93);
+    return h ^ h >> 32;
+}
+
+bool mg_schedule_improve(struct mg_searcher *s, struct mg_reorder *r)
+{
+    const struct mg_schedule_limits limits = {IMPROVE_SETS, IMPROVE_BEAM, IMPROVE_REACH, r->target};
+    uint64_t hash = hash_surroundings(r->list, r->around_step), *known = &s->no_order[hash % MG_NO_ORDER];
+    uint32_t step = r->around_step;
+    if (*known == hash && !r->again)
+        return false;
     for (;;) {
-        if (mg_word_kind(list->word[step]) == MG_WORD_END)
-            step = item_before(list, step + 1);
-        if (improve_level(s, l, list, step, &limits, latency_cap, cost))
+        if (mg_word_kind(r->list->word[step]) == MG_WORD_END)
+            step = item_before(r->list, step + 1);
+        uint32_t from = step, to = item_end(r->list, step);
+        mg_schedule_interval(s->p, r->scheme, r->list, s->live, &limits, s->scratch, &from, &to);
+        if (improve_window(s, r, from, to, &limits))
             return true;
-        uint32_t begin = mg_level_around(list, step, false).from;
+        uint32_t begin = mg_level_around(r->list, step, false).from;
         if (begin == 0)
-            return false;
+            break;
         step = begin - 1;
     }
+    *known = hash;
+    return false;
 }

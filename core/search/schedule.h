@@ -54,10 +54,19 @@ bool mg_schedule_all(struct mg_evaluator *e, const struct mg_scheme *l, struct m
 bool mg_schedule_changed(struct mg_evaluator *e, const struct mg_scheme *l, struct mg_list *list, uint32_t from,
                          uint32_t to, const struct mg_schedule_limits *limits, struct mg_arena *scratch);
 
-/* Re-orders around a step at the peak. True if the peak falls (at least to the target), or stays and the excess
- * above the target falls, without the latency passing `latency_cap`: the list is then the better one, *cost its
- * figures and s->evaluator.live_at its live bytes. Uses s->trial; counts one evaluation where it finds an order. */
-bool mg_schedule_improve(struct mg_searcher *s, const struct mg_scheme *l, struct mg_list *list, uint32_t around_step,
-                         uint64_t target, double latency_cap, struct mg_cost *cost);
+/* Re-orders around a step at the peak of a list whose live bytes are s->live. */
+struct mg_reorder {
+    const struct mg_scheme *scheme;
+    struct mg_list *list; /* in and out */
+    uint32_t around_step;
+    uint64_t target;     /* bytes: below nothing is gained */
+    double latency_cap;  /* nothing slower is taken */
+    bool again;          /* also where the same surroundings were tried in vain before */
+    struct mg_cost cost; /* out, if true */
+};
+/* True if the peak falls (at least to the target), or stays and the excess above the target falls: then the list is
+ * the better one and s->evaluator.live_at has its live bytes. Uses s->trial; an order found counts as one
+ * evaluation. */
+bool mg_schedule_improve(struct mg_searcher *s, struct mg_reorder *r);
 
 #endif

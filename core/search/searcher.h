@@ -6,6 +6,7 @@
 #include "search/dimension.h"
 #include "search/edit.h"
 
+enum { MG_NO_ORDER = 256 };
 struct mg_searcher {
     const struct mg_search_options *options;
     const struct mg_observer *observer;
@@ -32,7 +33,8 @@ struct mg_searcher {
     uint64_t *live; /* live bytes per step of the list that a descent stands on */
     struct mg_list trial, best;
     uint64_t *best_live;
-    struct mg_scheme **schemes; /* all that were built */
+    uint64_t no_order[MG_NO_ORDER]; /* hashes of surroundings of a peak that re-ordering did not help */
+    struct mg_scheme **schemes;     /* all that were built */
     uint32_t scheme_count;
     size_t scheme_capacity;
     struct mg_hash128 *refused; /* schemes that are not legal */
