@@ -328,9 +328,11 @@ static uint64_t find_base(const struct window_builder *b, const struct mg_orderi
 {
     uint64_t *here = MG_NEW_ARRAY(b->scratch, uint64_t, o->count);
     mg_ordering_cost(o, NULL, b->scratch, here);
-    for (uint32_t i = 0; i < o->count; i++)
-        if (mg_word_kind(b->list->word[b->first[i]]) == MG_WORD_COMPUTE)
-            return b->live[b->first[i]] - here[i];
+    for (uint32_t i = 0; i < o->count; i++) {
+        enum mg_word_kind kind = mg_word_kind(b->list->word[b->first[i]]);
+        if (kind != MG_WORD_FREE)
+            return b->live[b->first[i]] + (kind == MG_WORD_BEGIN ? o->extra[i] : 0) - here[i];
+    }
     return 0;
 }
 
