@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "graph/autodiff_priv.h"
+#include "graph/normalise_priv.h"
 
 static mg_grad_rule *const rules[MG_OP_COUNT] = {
 #define MG_OP(id, name, min_in, max_in, n_out, attrs, shape, axes, split, grad, ...) [MG_OP_##id] = grad,
@@ -21,7 +22,6 @@ struct differentiation {
     const struct mg_training *training;
     struct mg_graph *g;
     mg_value *map; /* forward value -> value of g */
-    bool *copied;  /* by forward operator */
     bool *wanted, *trainable;
     struct mg_grad grad;
     struct mg_arena *arena;
@@ -51,8 +51,12 @@ static enum mg_code copy_op(struct differentiation *t, mg_op op)
     mg_value *in = MG_NEW_ARRAY(t->arena, mg_value, from->in_count);
     mg_value *out = MG_NEW_ARRAY(t->arena, mg_value, from->out_count);
     const char **names = MG_NEW_ARRAY(t->arena, const char *, from->out_count);
-    for (uint32_t i = 0; i < from->in_count; i++)
+    for (uint32_t i = 0; i < from->in_count; i++) {
         in[i] = t->map[from->in[i]];
+        if (in[i] == MG_NONE)
+            return mg_fail(t->err, MG_ERR_INVALID, "/ops", "operator '%.100s' reads '%.100s', which nothing makes",
+                           from->name, t->forward->values[from->in[i]].name);
+    }
     for (uint32_t i = 0; i < from->out_count; i++)
         names[i] = t->forward->values[from->out[i]].name;
     mg_op copy = (mg_op)t->g->op_count;
@@ -68,38 +72,17 @@ static enum mg_code copy_op(struct differentiation *t, mg_op op)
     return MG_OK;
 }
 
-static bool op_ready(const struct differentiation *t, mg_op op)
-{
-    const struct mg_op_info *info = &t->forward->ops[op];
-    for (uint32_t i = 0; i < info->in_count; i++) {
-        mg_op producer = t->forward->values[info->in[i]].producer;
-        if (producer != MG_NONE ? !t->copied[producer] : t->map[info->in[i]] == MG_NONE)
-            return false;
-    }
-    return true;
-}
-
 /* Operators may be listed in any order: always the earliest listed one that is ready. */
 static enum mg_code copy_ops(struct differentiation *t)
 {
-    bool *done = t->copied = MG_NEW_ARRAY(t->arena, bool, t->forward->op_count);
-    size_t first_open = 0, left = t->forward->op_count;
-    for (mg_op op = 0; left > 0; op++) {
-        if (op == t->forward->op_count)
-            return mg_fail(t->err, MG_ERR_INVALID, "/ops", "the operators form a cycle or lack an operand");
-        if (done[op] || !op_ready(t, op))
-            continue;
-        enum mg_code code = copy_op(t, op);
-        if (code)
-            return code;
-        done[op] = true;
-        left--;
-        while (first_open < t->forward->op_count && done[first_open])
-            first_open++;
-        if (first_open < op) /* something earlier was waiting: perhaps for this one */
-            op = (mg_op)first_open - 1;
-    }
-    return MG_OK;
+    size_t count = t->forward->op_count;
+    mg_op *order = MG_NEW_ARRAY(t->arena, mg_op, count);
+    int32_t *in_place = MG_NEW_ARRAY(t->arena, int32_t, count);
+    memset(in_place, 0xff, count * sizeof *in_place); /* normalisation sees to those */
+    enum mg_code code = mg_order_ops(t->forward, in_place, t->arena, order, t->err);
+    for (size_t i = 0; i < count && !code; i++)
+        code = copy_op(t, order[i]);
+    return code;
 }
 
 static enum mg_code copy_forward(struct differentiation *t)
@@ -373,6 +356,10 @@ static enum mg_code differentiate(void *context, struct mg_error *err)
         return code;
     if (!t->forward->output_count)
         return mg_fail(err, MG_ERR_INVALID, "/outputs", "a graph without outputs has no loss");
+    for (size_t i = 0; i < t->forward->output_count; i++)
+        if (t->map[t->forward->outputs[i]] == MG_NONE)
+            return mg_fail(err, MG_ERR_INVALID, "/outputs", "nothing makes the output '%.100s'",
+                           t->forward->values[t->forward->outputs[i]].name);
     t->grad.g = t->g;
     mg_value loss = append_loss(t, t->map[t->forward->outputs[0]]);
     if (t->grad.code)

@@ -437,3 +437,30 @@ Test(training, what_cannot_be_trained_is_refused)
 {
     with_arena(refused);
 }
+
+/* y = relu(h) listed before h = x w: h is declared first. */
+static void out_of_order(void)
+{
+    struct mg_graph *g;
+    net = mg_graph_new(&arena, "unordered");
+    mg_value x = LEAF("x", INPUT, 4, 3), w = LEAF("w", WEIGHT, 3, 5);
+    mg_value h = mg_graph_add_value(net, "h", MG_KIND_COMPUTED, MG_DTYPE_F32, NULL);
+    mg_value in[2] = {x, w};
+    const char *name = "h";
+    mg_graph_add_output(net, APPLY(RELU, h));
+    cr_assert_eq(mg_graph_add_op(net, MG_OP_MATMUL, "late", in, 2, NULL, 0, &name, 1, NULL, &err), MG_OK);
+    g = differentiate((struct mg_training){.optimizer = MG_OPTIMIZER_SGD});
+    cr_expect_eq(g->ops[0].type, MG_OP_MATMUL);
+    cr_expect_eq(g->ops[1].type, MG_OP_RELU);
+    cr_expect_eq(count_ops(g, MG_OP_SGD), 1);
+    struct mg_training sum = {.loss = MG_LOSS_SUM};
+    net = mg_graph_new(&arena, "dangling");
+    h = mg_graph_add_value(net, "h", MG_KIND_COMPUTED, MG_DTYPE_F32, NULL);
+    mg_graph_add_output(net, APPLY(RELU, h));
+    cr_expect_eq(mg_graph_differentiate(net, &sum, &arena, &g, &err), MG_ERR_INVALID);
+}
+
+Test(training, operators_may_be_listed_in_any_order)
+{
+    with_arena(out_of_order);
+}
