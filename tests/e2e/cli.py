@@ -12,7 +12,7 @@ from libe2e import MAGISD, Tests
 
 STEP = ["--training", "loss=squared,optimizer=sgd"]
 MLP = ["zoo:mlp", "--set", "batch=256", *STEP]
-BERT = ["zoo:bert-base", "--set", "batch=4,seq_len=128,variant=paper", *STEP]
+BERT = ["zoo:bert-base", "--set", "batch=16,seq_len=128,variant=paper", *STEP]
 POINT = ["plan", "latency_s", "peak_bytes", "arena_bytes", "host_bytes", "latency_ratio", "memory_ratio"]
 
 home = tempfile.mkdtemp(prefix="magisd-cli-", dir=os.environ.get("MAGIS_TMP"))
@@ -100,7 +100,7 @@ def check_members(t, answer):
 
 
 def test_optimize(t):
-    code, answer, stderr = optimize(*BERT, "--evaluations", "1500", "-o", path("best.json"), "--all-plans",
+    code, answer, stderr = optimize(*BERT, "--evaluations", "6000", "-o", path("best.json"), "--all-plans",
                                     path("plans"))
     t.equal("exit code", (code, stderr), (0, ""))
     check_members(t, answer)
@@ -115,7 +115,7 @@ def test_optimize(t):
         p["peak_bytes"] for p in front if p["latency_ratio"] <= 1.10), answer["best"])
     t.check("ratios", all(abs(p["memory_ratio"] - p["peak_bytes"] / original["peak_bytes"]) < 1e-12 and
                           abs(p["latency_ratio"] - p["latency_s"] / original["latency_s"]) < 1e-12 for p in front))
-    t.equal("baselines", [b["name"] for b in answer["baselines"]], ["sublinear", "microbatch"])
+    t.equal("baselines", sorted(b["name"] for b in answer["baselines"]), ["microbatch", "sublinear"])
     plans = {name for name in os.listdir(path("plans"))}
     t.equal("all plans", plans, {p["plan"] + ".json" for p in front})
     for point in front[:: max(1, len(front) // 4)]:
@@ -156,12 +156,12 @@ def test_check_refuses(t):
 
 
 def test_limits(t):
-    code, answer, _ = optimize(*BERT, "--evaluations", "1500", "--memory-ratio", "0.7")
+    code, answer, _ = optimize(*BERT, "--evaluations", "6000", "--memory-ratio", "0.7")
     t.equal("met", (code, answer["outcome"]), (0, "met"))
     t.check("best fits", answer["best"]["memory_ratio"] <= 0.7, answer["best"])
     code, answer, _ = optimize(*BERT, "--evaluations", "300", "--memory-ratio", "0.0001")
     t.check("not met", code == 3 and answer["outcome"] in ("not_met", "infeasible"), (code, answer["outcome"]))
-    code, answer, _ = optimize(*BERT, "--evaluations", "800", "--latency-ratio", "1.05")
+    code, answer, _ = optimize(*BERT, "--evaluations", "6000", "--latency-ratio", "1.05")
     t.equal("latency limit", (code, answer["outcome"]), (0, "met"))
     t.check("kept", answer["best"]["latency_ratio"] <= 1.05, answer["best"])
 
@@ -197,7 +197,7 @@ def test_interrupt(t):
     start = time.time()
     out, _ = process.communicate(timeout=30)
     t.equal("exit code", process.returncode, 130)
-    t.check("soon", time.time() - start < 6)
+    t.check("soon", time.time() - start < 15, time.time() - start)
     t.check("the best so far is still written", len(json.loads(out)["pareto"]) > 0 and
             json.load(open(path("stopped.json")))["format"] == "magis-plan/1")
 

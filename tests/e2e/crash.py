@@ -33,7 +33,7 @@ def children(daemon, role):
     return found
 
 
-def until(condition, seconds=20, step=0.03):
+def until(condition, seconds=60, step=0.03):
     end = time.time() + seconds
     while time.time() < end:
         value = condition()
@@ -51,7 +51,7 @@ def front(daemon, job_id):
     return [point["plan"] for point in daemon.get("/jobs/%s/pareto" % job_id).json["pareto"]]
 
 
-def ended(daemon, job_id, seconds=60):
+def ended(daemon, job_id, seconds=200):
     end = time.time() + seconds
     now = job(daemon, job_id)
     while now["state"] not in ("succeeded", "failed", "cancelled") and time.time() < end:
@@ -89,7 +89,7 @@ def test_worker_killed(t):
     done = ended(daemon, job_id)
     t.equal("goes on by itself", (done["state"], done["attempts"]), ("succeeded", 2))
     t.check("not reproducible", done["reproducible"] is False)
-    t.check("no time given twice", done["progress"]["elapsed_s"] < 6 + 4, done["progress"])
+    t.check("no time given twice", done["progress"]["elapsed_s"] < 6 + 15, done["progress"])
     t.check("time was counted", done["progress"]["elapsed_s"] >= before["progress"]["elapsed_s"], done["progress"])
     check_nothing_lost(t, daemon, job_id, plans)
     t.equal("the log says so", [line["event"] for line in daemon.log_lines()].count("worker-died"), 1)
@@ -118,13 +118,13 @@ def test_worker_killed_twice(t):
 
 def test_evaluations_start_over(t):
     daemon = Daemon("--workers", "1")
-    body = {**GRAPH, "budget": {"evaluations": 3000, "seed": 5}, "fresh": True}
-    first = daemon.post("/optimize?wait=120", body).json
-    first = ended(daemon, first["id"], 120)
+    body = {**GRAPH, "budget": {"evaluations": 6000, "seed": 5}, "fresh": True}
+    first = daemon.post("/optimize?wait=20", body).json
+    first = ended(daemon, first["id"])
     second = daemon.post("/optimize", body).json["id"]
     if until(lambda: children(daemon, "worker"), 5):
         os.kill(children(daemon, "worker")[0], signal.SIGKILL)
-    second = ended(daemon, second, 120)
+    second = ended(daemon, second)
     t.equal("both succeed", (first["state"], second["state"]), ("succeeded", "succeeded"))
     t.equal("the same front", front(daemon, first["id"]), front(daemon, second["id"]))
     t.equal("stops cleanly", daemon.close(), 0)
@@ -150,7 +150,7 @@ def test_intake_killed(t):
     daemon = Daemon("--workers", "1")
     for pid in until(lambda: len(children(daemon, "intake")) == 2 and children(daemon, "intake")):
         os.kill(pid, signal.SIGKILL)
-    answer = daemon.post("/optimize?wait=60", {**GRAPH, "budget": {"evaluations": 50}})
+    answer = daemon.post("/optimize?wait=20", {**GRAPH, "budget": {"evaluations": 50}})
     t.check("a body is read after intake died", answer.status in (200, 202), answer)
     t.equal("and the job runs", ended(daemon, answer.json["id"])["state"], "succeeded")
     t.check("intake is back", until(lambda: len(children(daemon, "intake")) == 2))
@@ -199,7 +199,7 @@ def test_daemon_killed(t):
     check_nothing_lost(t, daemon, job_id, plans)
     done = ended(daemon, job_id)
     t.equal("goes on by itself", (done["state"], done["attempts"]), ("succeeded", 2))
-    t.check("no time given twice", done["progress"]["elapsed_s"] < 8 + 5, done["progress"])
+    t.check("no time given twice", done["progress"]["elapsed_s"] < 8 + 15, done["progress"])
     check_nothing_lost(t, daemon, job_id, plans)
     t.equal("so does the queued one", ended(daemon, queued)["state"], "succeeded")
     before = front(daemon, job_id)
@@ -217,7 +217,7 @@ def test_drain(t):
     start = time.time()
     code = daemon.stop()
     t.equal("stops cleanly", code, 0)
-    t.check("within seconds", time.time() - start < 8, time.time() - start)
+    t.check("within seconds", time.time() - start < 12, time.time() - start)
     daemon.start()
     now = job(daemon, job_id)
     t.check("back in the queue, or running again", now["state"] in ("queued", "running"), now)
@@ -225,7 +225,7 @@ def test_drain(t):
     check_nothing_lost(t, daemon, job_id, plans)
     done = ended(daemon, job_id)
     t.equal("goes on by itself", done["state"], "succeeded")
-    t.check("with the time that was left", done["progress"]["elapsed_s"] < 8 + 3, done["progress"])
+    t.check("with the time that was left", done["progress"]["elapsed_s"] < 8 + 15, done["progress"])
     check_nothing_lost(t, daemon, job_id, plans)
     t.equal("stops cleanly", daemon.close(), 0)
 
@@ -239,7 +239,7 @@ def test_validating(t):
     start = time.time()
     good = daemon.post("/optimize", {**GRAPH, "name": "slow", "labels": {"k": "v"}, "budget": {"evaluations": 20}})
     t.equal("202 while intake is slow", (good.status, good.json["state"]), (202, "validating"))
-    t.check("after two seconds", 1.5 < time.time() - start < 6, time.time() - start)
+    t.check("after two seconds", 1.5 < time.time() - start < 10, time.time() - start)
     bad = daemon.post("/optimize", {**GRAPH, "colour": 1})
     third = daemon.post("/optimize", {**GRAPH, "budget": {"evaluations": 21}})
     gone = daemon.post("/jobs/%s/cancel" % third.json["id"])
