@@ -194,3 +194,48 @@ Test(plan_execute, originals)
         bench_close(&b);
     }
 }
+
+/* R9: an update inside a region writes slices of the resident storage itself. */
+Test(plan_execute, update_inside_a_region)
+{
+    for (int dim = 0; dim < 2; dim++) {
+        struct bench b;
+        bench_open(&b);
+        mg_value d = input(&b, "d", SHAPE(6, 6)), e = input(&b, "e", SHAPE(6, 6)), x = input(&b, "x", SHAPE(4, 6));
+        mg_value w = value_of(&b, MG_KIND_WEIGHT, "w", SHAPE(6, 6));
+        mg_graph_add_output(b.g, op1(&b, MG_OP_MATMUL, NULL, VALUES(x, w), NO_ATTRS));
+        mg_value g = op1(&b, MG_OP_MUL, NULL, VALUES(d, e), NO_ATTRS);
+        mg_graph_add_update(b.g, w, op1(&b, MG_OP_SGD, NULL, VALUES(w, g), ATTRS(REAL_OF(LR, 0.25))));
+        cr_assert(normalise(&b), "%s", b.err.message);
+        struct mg_region_op ops[2] = {{1, axis_of_dim0(b.n, 1, dim), 1}, {2, axis_of_dim0(b.n, 2, dim), 1}};
+        struct span span = {1, 3, 4, MG_NONE, 6, 0, ops};
+        struct assembly s = {
+            .g = b.n, .device = mg_device_builtin("h200"), .arena = &b.arena, .spans = &span, .span_count = 1};
+        guarded(&b.arena, assemble, &s);
+        cr_expect_eq(s.plan->steps[s.plan->instances[s.plan->instance_count - 1].made_by].kind, MG_STEP_COMPUTE);
+        compare(&b, &s, 7);
+        bench_close(&b);
+    }
+}
+
+/* A weight at home on the host is loaded before its use, and stored after its update. */
+Test(plan_execute, weight_at_home_on_the_host)
+{
+    struct bench b;
+    struct assembly s = {0};
+    bench_open(&b);
+    training_step(&b, 2, 4, 8);
+    struct mg_graph *n = b.n;
+    n->values[mg_graph_find_value(n, "w1")].home = MG_HOME_HOST;
+    cr_assert_eq(mg_plan_original(n, mg_device_builtin("rtx3090"), &b.arena, &s.plan, &b.err), MG_OK, "%s",
+                 b.err.message);
+    uint32_t loads = 0, stores = 0;
+    for (size_t i = 0; i < s.plan->step_count; i++) {
+        loads += s.plan->steps[i].kind == MG_STEP_LOAD && s.plan->steps[i].in_count == 0;
+        stores += s.plan->steps[i].kind == MG_STEP_STORE;
+    }
+    cr_expect(loads == 1 && stores == 1);
+    cr_expect_eq(s.plan->figures.host_bytes, 8 * 8 * 4);
+    compare(&b, &s, 1);
+    bench_close(&b);
+}
