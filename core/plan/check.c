@@ -1,6 +1,11 @@
 /* The independent checker (memory-model.md, The checker): a plan is accepted only if order, meaning and
  * figures follow from the graph and the plan alone. See check_walk.c for the argument by which one look
- * at a region's body stands for all of its parts. */
+ * at a region's body stands for all of its parts, and check_time.c for the one about durations.
+ *
+ * Reasons: form graph device edit numerics | region nesting axis length parts connected impure combiner |
+ * order freed version value scope residency load store storage bytes shape view layout in-place |
+ * unwritten partial acc join slice output leak | price workspace | overlap align |
+ * peak arena host latency original size. */
 #include <stdio.h>
 #include <string.h>
 

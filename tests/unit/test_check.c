@@ -1,6 +1,9 @@
 /* The checker accepts what is right: originals, and plans with regions, swaps and recomputation made by
  * the builder, which shares no code with it. */
+#include "exec/exec.h"
+#include "search/search.h"
 #include "tests/unit/check_util.h"
+#include "zoo/zoo.h"
 
 /* One region over a range of operators of [0, limit), often another nested in it. */
 static uint32_t random_spans(struct mg_rng *rng, uint32_t limit, int64_t rows, struct span spans[4])
@@ -109,4 +112,52 @@ Test(check, random_trees)
     cr_expect(accepted > 300 && slices > 10 && joins > 100 && accs > 50,
               "%u accepted, %u careless, slices in %u, joins in %u, accs in %u", accepted, careless, slices, joins,
               accs);
+}
+
+/* ---- plans of the search ---- */
+
+static double no_time(void *context)
+{
+    (void)context;
+    return 0;
+}
+
+/* So small that copies are worth while. */
+static struct mg_device small_device(void)
+{
+    struct mg_device device = *mg_device_builtin("rtx3090");
+    device.launch_s = 1e-12;
+    device.link_latency_s = 1e-10;
+    device.align = 64;
+    return device;
+}
+
+Test(check, plans_of_the_search)
+{
+    static const struct mg_zoo_option options[] = {{"batch", "4"},  {"variant", "paper"}, {"seq_len", "3"},
+                                                   {"layers", "2"}, {"hidden", "4"},      {"heads", "2"}};
+    struct mg_training training = {MG_LOSS_SQUARED, MG_OPTIMIZER_SGD, NULL, 0};
+    struct mg_graph *forward, *step, *g;
+    struct mg_error err = {0};
+    struct mg_arena arena;
+    struct mg_search_result result;
+    struct mg_device device = small_device();
+    mg_arena_init(&arena, SIZE_MAX);
+    cr_assert_eq(mg_zoo_build("bert-base", options, 6, &arena, &forward, &err), MG_OK, "%s", err.message);
+    cr_assert_eq(mg_graph_differentiate(forward, &training, &arena, &step, &err), MG_OK, "%s", err.message);
+    cr_assert_eq(mg_graph_normalise(step, &arena, &g, &err), MG_OK, "%s", err.message);
+    struct mg_search_options wanted = {
+        .device = &device, .max_evaluations = 500, .seed = 1, .techniques = MG_TECHNIQUE_ALL};
+    struct mg_observer observer = {.now = no_time};
+    cr_assert_eq(mg_search(g, &wanted, &observer, &arena, &result, &err), MG_OK, "%s", err.message);
+    cr_expect_eq(result.rejected, 0);
+    cr_expect_gt(result.front_count, 2);
+    for (uint32_t i = 0; i < result.front_count; i++) {
+        double difference = 1;
+        expect_accepted(g, result.front[i].plan, &arena, "search", i);
+        cr_assert_eq(mg_exec_compare(g, result.front[i].plan, 5, 3, &difference, &arena, &err), MG_OK, "%s",
+                     err.message);
+        cr_expect_lt(difference, 1e-9);
+    }
+    mg_arena_release(&arena);
 }

@@ -18,9 +18,9 @@
  *   operand      another instance of the same value, alive and complete: recomputed, loaded, joined
  *   edit         the text of an edit's binding
  *   order        two neighbours that make nothing and do not wait for each other (frees, stores)
- *   prices       another range that lists the same prices */
+ *   range        another range that lists the same prices, or names the same results */
 static const char *const harmless[] = {"device", "source",  "numerics", "original", "empty", "dense",
-                                       "offset", "operand", "edit",     "order",    "prices"};
+                                       "offset", "operand", "edit",     "order",    "range"};
 
 struct mutation {
     struct mg_rng *rng;
@@ -76,14 +76,14 @@ static void mutate_step(struct mutation *m)
         s->in_count = (uint32_t)odd(m, s->in_count);
         break;
     case 4:
-        m->kind = s->out_count ? "step" : "empty";
+        m->kind = s->out_count ? "range" : "empty";
         s->out = (uint32_t)odd(m, s->out);
         break;
     case 5:
         s->out_count = (uint32_t)odd(m, s->out_count);
         break;
     case 6:
-        m->kind = s->price_count ? "prices" : "empty";
+        m->kind = s->price_count ? "range" : "empty";
         s->price = (uint32_t)odd(m, s->price);
         break;
     default:
