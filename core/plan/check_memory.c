@@ -1,5 +1,5 @@
 /* Figures of memory: S3 and R3 by positions in the list, with the extents of part 0; the placement. */
-#include <stdlib.h>
+#include <string.h>
 
 #include "plan/check_priv.h"
 

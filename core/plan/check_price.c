@@ -102,7 +102,7 @@ static bool same_attr(const struct mg_attr *a, const struct mg_attr *b)
     case MG_ATTR_TYPE_INT:
         return a->i == b->i;
     case MG_ATTR_TYPE_FLOAT:
-        return memcmp(&a->f, &b->f, sizeof a->f) == 0;
+        return a->f == b->f;
     case MG_ATTR_TYPE_INTS:
         return a->count == b->count && memcmp(a->ints, b->ints, a->count * sizeof *a->ints) == 0;
     default:
@@ -123,8 +123,8 @@ static bool same_desc(const struct mg_op_desc *a, const struct mg_op_desc *b)
     if (a->type != b->type || a->math != b->math || a->attr_count != b->attr_count || a->in_count != b->in_count ||
         a->out_count != b->out_count || !same_shapes(a->in_shape, b->in_shape, a->in_count) ||
         !same_shapes(a->out_shape, b->out_shape, a->out_count) ||
-        (a->in_count && memcmp(a->in_dtype, b->in_dtype, a->in_count * sizeof *a->in_dtype)) ||
-        (a->out_count && memcmp(a->out_dtype, b->out_dtype, a->out_count * sizeof *a->out_dtype)))
+        (a->in_count && memcmp(a->in_dtype, b->in_dtype, a->in_count * sizeof *a->in_dtype) != 0) ||
+        (a->out_count && memcmp(a->out_dtype, b->out_dtype, a->out_count * sizeof *a->out_dtype) != 0))
         return false;
     for (uint32_t i = 0; i < a->attr_count; i++)
         if (!same_attr(&a->attrs[i], &b->attrs[i]))
