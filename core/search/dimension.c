@@ -142,6 +142,33 @@ uint32_t mg_dimensions_axis(const struct mg_dimensions *d, mg_op op, uint32_t co
     return found;
 }
 
+uint32_t mg_connected_parts(const struct mg_graph *g, const mg_op *ops, uint32_t count, struct mg_arena *scratch,
+                            uint32_t *part)
+{
+    struct mg_arena_mark mark = mg_arena_mark(scratch);
+    uint32_t *index = MG_NEW_ARRAY(scratch, uint32_t, g->op_count); /* per operator: place in ops + 1 */
+    uint32_t *parent = MG_NEW_ARRAY(scratch, uint32_t, count), *number = MG_NEW_ARRAY(scratch, uint32_t, count);
+    uint32_t parts = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        index[ops[i]] = i + 1;
+        parent[i] = i;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        for (uint32_t k = 0; k < g->ops[ops[i]].in_count; k++) {
+            mg_op maker = g->values[g->ops[ops[i]].in[k]].producer;
+            if (maker != MG_NONE && index[maker])
+                unite(parent, i, index[maker] - 1);
+        }
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t root = find(parent, i);
+        if (number[root] == 0)
+            number[root] = ++parts;
+        part[i] = number[root] - 1;
+    }
+    mg_arena_rewind(scratch, mark);
+    return parts;
+}
+
 static int64_t common_divisor(int64_t a, int64_t b)
 {
     while (b) {

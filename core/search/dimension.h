@@ -25,6 +25,11 @@ uint32_t mg_dimensions_axis(const struct mg_dimensions *d, mg_op op, uint32_t co
 bool mg_dimensions_region(const struct mg_dimensions *d, const struct mg_graph *g, uint32_t component, const mg_op *ops,
                           uint32_t count, struct mg_arena *arena, struct mg_region *out);
 
+/* Labels the weakly connected parts of a set of operators (edges: one reads what another makes, both in
+ * the set): part[i] belongs to ops[i]. Returns how many parts. */
+uint32_t mg_connected_parts(const struct mg_graph *g, const mg_op *ops, uint32_t count, struct mg_arena *scratch,
+                            uint32_t *part);
+
 /* The component along which the data inputs are batched: that of most operators among those of the
  * inputs' outermost dimensions. MG_NONE if there is none. */
 uint32_t mg_dimensions_batch(const struct mg_dimensions *d, const struct mg_graph *g);

@@ -105,7 +105,8 @@ static void make_flow(struct flow_maker *m, struct mg_arena *arena)
     list_sources(m, arena);
 }
 
-/* A candidate is kept if its operators have one axis each and the region is legal by itself. */
+/* Each connected part is a candidate (R10), kept if its operators have one axis each and the region is
+ * legal by itself. */
 static void add_candidate(struct mg_searcher *s, struct flow_maker *m, const struct mg_dominators *d, uint32_t v,
                           uint32_t component, struct mg_region *out, uint32_t *count)
 {
@@ -115,12 +116,21 @@ static void add_candidate(struct mg_searcher *s, struct flow_maker *m, const str
     for (uint32_t i = 0; i < m->count; i++)
         if (mg_dominators_under(d, i + 1, v))
             ops[n++] = m->ops[i];
-    if (*count == MG_FISSION_MAX || n == 0 ||
-        !mg_dimensions_region(s->dimensions, s->p->g, component, ops, n, s->scratch, &region))
+    if (n == 0)
         return;
-    const struct mg_scheme *scheme = mg_searcher_scheme(s, &region, 1, NULL);
-    if (scheme)
-        out[(*count)++] = scheme->specs[0];
+    uint32_t *part = MG_NEW_ARRAY(s->scratch, uint32_t, n), *labels = MG_NEW_ARRAY(s->scratch, uint32_t, n);
+    uint32_t parts = mg_connected_parts(s->p->g, ops, n, s->scratch, labels);
+    for (uint32_t k = 0; k < parts && *count < MG_FISSION_MAX; k++) {
+        uint32_t size = 0;
+        for (uint32_t i = 0; i < n; i++)
+            if (labels[i] == k)
+                part[size++] = ops[i];
+        if (!mg_dimensions_region(s->dimensions, s->p->g, component, part, size, s->scratch, &region))
+            continue;
+        const struct mg_scheme *scheme = mg_searcher_scheme(s, &region, 1, NULL);
+        if (scheme)
+            out[(*count)++] = scheme->specs[0];
+    }
 }
 
 static void component_candidates(struct mg_searcher *s, const uint8_t *hot, uint32_t component, struct mg_region *out,

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "base/digest.h"
+#include "search/dimension.h"
 
 enum { DEPTH = MG_SCHEME_MAX_DEPTH };
 
@@ -275,6 +275,20 @@ static enum mg_code price_op(struct compiler *c, mg_op op)
     return MG_OK;
 }
 
+static enum mg_code check_connected(struct compiler *c)
+{
+    for (uint32_t r = 0; r < c->count; r++) {
+        uint32_t count = c->specs[r].op_count;
+        mg_op *ops = MG_NEW_ARRAY(c->arena, mg_op, count);
+        uint32_t *part = MG_NEW_ARRAY(c->arena, uint32_t, count);
+        for (uint32_t i = 0; i < count; i++)
+            ops[i] = c->specs[r].ops[i].op;
+        if (mg_connected_parts(c->p->g, ops, count, c->arena, part) > 1)
+            return refuse(c, MG_NONE, "its operators are not connected (R10)");
+    }
+    return MG_OK;
+}
+
 static enum mg_code check_lengths(struct compiler *c)
 {
     for (uint32_t r = 0; r < c->count; r++)
@@ -444,6 +458,8 @@ enum mg_code mg_scheme_build(struct mg_problem *p, const struct mg_region *specs
     enum mg_code code = read_specs(&c);
     if (code == MG_OK)
         code = check_lengths(&c);
+    if (code == MG_OK)
+        code = check_connected(&c);
     for (uint32_t r = 0; r < count && code == MG_OK; r++) {
         uint32_t results = 0;
         for (uint32_t i = 0; i < specs[r].op_count; i++)
