@@ -81,8 +81,8 @@ bool mg_may_swap(const struct mg_searcher *s, const struct mg_scheme *l, uint32_
     mg_op maker = s->p->g->values[root].producer;
     if (!(s->options->techniques & MG_TECHNIQUE_SWAP) || l->is_region_output[root])
         return false;
-    if (l->home[root] != MG_NONE && l->regions[l->home[root]].depth > 0)
-        return false;
+    if (l->home[root] != MG_NONE && (l->regions[l->home[root]].depth > 0 || l->regions[l->home[root]].has_nested))
+        return false; /* the evaluator times copies in plain outermost bodies only */
     return maker == MG_NONE || !(s->p->forbidden[maker] & MG_TECHNIQUE_SWAP);
 }
 

@@ -217,6 +217,8 @@ static const char *check_copy(struct list_check *c, enum mg_word_kind kind, uint
     uint32_t inside = c->depth ? c->open[c->depth - 1] : MG_NONE;
     if (c->p->value_flags[root] & (MG_VALUE_RESIDENT | MG_VALUE_PINNED) || c->l->home[root] != inside)
         return "copies what lives elsewhere";
+    if (inside != MG_NONE && (c->l->regions[inside].depth > 0 || c->l->regions[inside].has_nested))
+        return "copies in a body with nested regions";
     if (kind == MG_WORD_STORE ? !c->made[root] : kind == MG_WORD_FREE ? !c->made[root] : !c->stored[root])
         return "copies what is not there";
     if (kind == MG_WORD_STORE)

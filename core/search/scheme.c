@@ -50,6 +50,8 @@ static enum mg_code read_specs(struct compiler *c)
         if (spec->parts < 2 || spec->parts > spec->length)
             return refuse(c, MG_NONE, "needs between 2 parts and as many as its length");
         region->parts = spec->parts;
+        if (spec->parent != MG_NONE)
+            l->regions[spec->parent].has_nested = true;
         region->length = spec->length;
         region->ops = spec->ops;
         region->op_count = spec->op_count;

@@ -18,8 +18,9 @@ struct mg_scheme_region {
     int64_t length;
     const struct mg_region_op *ops;
     uint32_t op_count;
-    uint32_t *outputs, output_count;     /* roots allocated at this region's begin */
-    uint32_t *inputs, input_count;       /* roots from outside that its body reads */
+    uint32_t *outputs, output_count; /* roots allocated at this region's begin */
+    uint32_t *inputs, input_count;   /* roots from outside that its body reads */
+    bool has_nested;
     uint32_t repeat[MG_SCHEME_VARIANTS]; /* outermost regions: parts of each variant; [0] = 1 */
 };
 
