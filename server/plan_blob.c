@@ -273,7 +273,10 @@ static uint32_t get_index(struct in *in, uint64_t bound)
 /* Each element takes at least one byte, so a false count cannot make us allocate much. */
 static uint32_t get_count(struct in *in)
 {
-    return get_below(in, (uint64_t)(in->end - in->at) + 1);
+    uint64_t count = get_uint(in);
+    if (count > (uint64_t)(in->end - in->at))
+        broken(in);
+    return in->failed ? 0 : (uint32_t)count;
 }
 
 static double get_double(struct in *in)
