@@ -1,5 +1,6 @@
-/* Plans as JSON for one small graph: whatever is accepted can be simulated, placed, checked, drawn, and is written
- * back in a form that reads back equal. */
+/* Plans as JSON for one small graph: whatever is read can be simulated, placed, checked, drawn, and is written
+ * back in a form that reads back equal; of what the checker accepts the simulator finds the same figures. */
+#include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,8 +55,13 @@ static void use(const struct mg_graph *g, struct mg_plan *plan, struct mg_arena 
     struct mg_verdict verdict;
     struct mg_writer dot;
     struct mg_error err;
-    (void)!mg_plan_check(g, plan, arena, &verdict, &err);
-    (void)!mg_plan_simulate(g, plan, arena, &simulation, &err);
+    enum mg_code checked = mg_plan_check(g, plan, arena, &verdict, &err);
+    enum mg_code simulated = mg_plan_simulate(g, plan, arena, &simulation, &err);
+    if (checked == MG_OK && verdict.accepted && simulated != MG_ERR_NOMEM &&
+        (simulated != MG_OK || simulation.peak_bytes != plan->figures.peak_bytes ||
+         simulation.host_bytes != plan->figures.host_bytes ||
+         fabs(simulation.latency_s - plan->figures.latency_s) > 2e-9 * simulation.latency_s))
+        abort();
     mg_writer_init(&dot);
     mg_plan_write_dot(&dot, g, plan);
     mg_writer_release(&dot);
