@@ -21,6 +21,16 @@ static uint32_t random_spans(struct mg_rng *rng, uint32_t limit, int64_t rows, s
     return count;
 }
 
+/* Copies that take anything between a tenth of an operator's time and a hundred operators', on 0 to 2 streams. */
+static struct mg_device random_device(struct mg_rng *rng)
+{
+    static const double latencies[] = {3e-7, 3e-6, 3e-5, 3e-4};
+    struct mg_device device = *mg_device_builtin("h200");
+    device.copy_streams = (int)below(rng, 3);
+    device.link_latency_s = latencies[below(rng, 4)];
+    return device;
+}
+
 Test(check, random_plans)
 {
     uint32_t unconnected = 0, accepted = 0;
@@ -32,7 +42,8 @@ Test(check, random_plans)
         mg_rng_init(&rng, seed);
         int64_t rows = 2 + below(&rng, 14);
         random_graph(&b, &rng, 8 + (int)below(&rng, 10), rows, 64);
-        struct assembly s = {.g = b.n, .device = mg_device_builtin("h200"), .arena = &b.arena, .spans = spans};
+        struct mg_device device = random_device(&rng);
+        struct assembly s = {.g = b.n, .device = &device, .arena = &b.arena, .spans = spans};
         s.span_count = random_spans(&rng, (uint32_t)b.n->op_count, rows, spans);
         s.swap_percent = below(&rng, 3) * 25;
         s.rng = rng;
@@ -59,7 +70,8 @@ Test(check, training_steps)
         int64_t batch = 2 + below(&rng, 14);
         training_step(&b, 3, batch, 64);
         struct span spans[4] = {{0, 14, 2 + below(&rng, (uint32_t)batch - 1), MG_NONE, batch, 0, NULL}};
-        struct assembly s = {.g = b.n, .device = mg_device_builtin("h200"), .arena = &b.arena, .spans = spans};
+        struct mg_device device = random_device(&rng);
+        struct assembly s = {.g = b.n, .device = &device, .arena = &b.arena, .spans = spans};
         s.span_count = 1;
         int64_t least = batch / spans[0].parts, inner = (batch + spans[0].parts - 1) / spans[0].parts;
         if (least >= 2)
