@@ -324,7 +324,7 @@ static void home_graph(struct bench *b)
     mg_value m = value_of(b, MG_KIND_STATE, "m", SHAPE(8, 4));
     b->g->values[w].home = MG_HOME_HOST;
     for (int i = 0; i < 2; i++) {
-        char name[8];
+        char name[16];
         snprintf(name, sizeof name, "o%d", i);
         o[i] = mg_graph_add_value(b->g, name, MG_KIND_COMPUTED, MG_DTYPE_F32, SHAPE(8, 4));
         b->g->values[o[i]].declared = true;
