@@ -268,6 +268,8 @@ static enum mg_code answer_plan(struct ask *a, struct mg_error *err)
         code = mg_fail(err, MG_ERR_INTERNAL, "", "the stored plan is missing");
     if (code == MG_OK)
         code = mg_plan_unpack(blob, size, &a->arena, &plan, err);
+    if (code == MG_OK)
+        code = mg_plan_derive(a->graph, plan, &a->arena, err);
     if (code != MG_OK)
         return code;
     if (a->question->kind == MG_INTAKE_TIMELINE)

@@ -80,8 +80,9 @@ static uint64_t workspace_of(const struct mg_plan *plan, const struct mg_step *s
     return most;
 }
 
-uint64_t *mg_timeline_by_kind(const struct mg_graph *g, const struct mg_plan *plan, struct mg_arena *arena)
+uint64_t *mg_timeline_by_kind(const struct mg_graph *original, const struct mg_plan *plan, struct mg_arena *arena)
 {
+    const struct mg_graph *g = mg_plan_graph(original, plan);
     size_t steps = plan->step_count;
     uint64_t *live = MG_NEW_ARRAY(arena, uint64_t, (steps + 1) * MG_MEMORY_KINDS);
     struct life *lives = lives_of(plan, arena);
@@ -232,9 +233,10 @@ static size_t collect_hot(const struct mg_plan *plan, const struct mg_simulation
     return count;
 }
 
-void mg_timeline_write_hot(struct mg_writer *w, const struct mg_graph *g, const struct mg_plan *plan,
+void mg_timeline_write_hot(struct mg_writer *w, const struct mg_graph *original, const struct mg_plan *plan,
                            const struct mg_simulation *simulation, size_t most, struct mg_arena *scratch)
 {
+    const struct mg_graph *g = mg_plan_graph(original, plan);
     struct hot *hot = MG_NEW_ARRAY(scratch, struct hot, simulation->hot_count + 1);
     size_t count = collect_hot(plan, simulation, hot, scratch);
     mg_op backward = backward_start(g);
@@ -408,6 +410,7 @@ enum mg_code mg_timeline_write(struct mg_writer *w, const struct mg_graph *g, co
     write_peak(w, plan, &simulation);
     write_points(w, plan, &simulation, live);
     mg_timeline_write_hot(w, g, plan, &simulation, 200, scratch);
+    g = mg_plan_graph(g, plan);
     write_regions(w, g, plan, scratch);
     write_recomputed(w, g, plan, scratch);
     write_swapped(w, g, plan, scratch);

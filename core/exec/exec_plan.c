@@ -34,8 +34,10 @@ struct open_region {
     uint32_t region, part;
 };
 struct runner {
-    const struct mg_graph *g;
+    const struct mg_graph *original;
+    const struct mg_graph *g; /* the one that the steps are over */
     const struct mg_plan *plan;
+    mg_op *origin; /* by operator: the original's of that name, by which random numbers are drawn (R8) */
     uint64_t seed;
     struct mg_arena *arena;
     uint64_t unit;
@@ -388,7 +390,7 @@ static enum mg_code do_compute(struct runner *run, const struct mg_step *step)
                                  &desc.out_shape[i]);
     struct box first;
     box_of(run, step->op, true, 0, run->depth, &first);
-    struct mg_exec_origin origin = {.seed = run->seed, .op = step->op};
+    struct mg_exec_origin origin = {.seed = run->seed, .op = run->origin[step->op]};
     origin.whole = run->g->values[run->g->ops[step->op].out[0]].shape;
     memcpy(origin.lo, first.lo, sizeof origin.lo);
     code = mg_exec_op(&desc, in, out, &origin, run->arena, run->err);
@@ -684,6 +686,33 @@ static void index_members(struct runner *run)
     }
 }
 
+static mg_op op_named(const struct mg_graph *g, const char *name)
+{
+    mg_op op = 0;
+    while (op < g->op_count && strcmp(g->ops[op].name, name) != 0)
+        op++;
+    return op;
+}
+
+/* Operators that a rewrite adds are not in the original; none of them is random. */
+static void find_origins(struct runner *run)
+{
+    run->origin = MG_NEW_ARRAY(run->arena, mg_op, run->g->op_count);
+    for (mg_op op = 0; op < run->g->op_count; op++)
+        run->origin[op] = run->g == run->original ? op : op_named(run->original, run->g->ops[op].name);
+}
+
+/* Arrays of the original's values as those of the plan's graph. */
+static double **given_by_name(struct runner *run, double *const *given)
+{
+    double **by_value = MG_NEW_ARRAY(run->arena, double *, run->g->value_count);
+    for (mg_value v = 0; v < run->g->value_count; v++) {
+        mg_value same = mg_graph_find_value(run->original, run->g->values[v].name);
+        by_value[v] = same == MG_NONE ? NULL : given[same];
+    }
+    return by_value;
+}
+
 static enum mg_code place_given(struct runner *run, double *const *given)
 {
     for (uint32_t i = 0; i < run->plan->instance_count; i++) {
@@ -733,22 +762,24 @@ static double *final_array(struct runner *run, mg_value value)
 
 static enum mg_code collect_results(struct runner *run, double **results)
 {
-    for (mg_value v = 0; v < run->g->value_count; v++) {
+    for (mg_value v = 0; v < run->original->value_count; v++) {
         results[v] = NULL;
-        if (!is_result(run->g, v))
+        if (!is_result(run->original, v))
             continue;
-        results[v] = final_array(run, v);
+        results[v] = final_array(run, mg_graph_find_value(run->g, run->original->values[v].name));
         if (!results[v])
             return mg_fail(run->err, MG_ERR_REJECTED, "", "the result '%s' is not there at the end",
-                           run->g->values[v].name);
+                           run->original->values[v].name);
     }
     return MG_OK;
 }
 
-enum mg_code mg_exec_plan(const struct mg_graph *g, const struct mg_plan *plan, uint64_t seed, double *const *given,
-                          double **results, struct mg_arena *arena, struct mg_error *err)
+enum mg_code mg_exec_plan(const struct mg_graph *original, const struct mg_plan *plan, uint64_t seed,
+                          double *const *given, double **results, struct mg_arena *arena, struct mg_error *err)
 {
-    struct runner run = {.g = g, .plan = plan, .seed = seed, .arena = arena, .err = err, .unit = common_size(g)};
+    const struct mg_graph *g = mg_plan_graph(original, plan);
+    struct runner run = {.original = original, .g = g, .plan = plan, .seed = seed, .arena = arena, .err = err};
+    run.unit = common_size(g);
     run.slot_count = plan->figures.arena_bytes / run.unit;
     run.slots = MG_NEW_ARRAY(arena, double, run.slot_count);
     for (uint64_t s = 0; s < run.slot_count; s++)
@@ -756,7 +787,8 @@ enum mg_code mg_exec_plan(const struct mg_graph *g, const struct mg_plan *plan, 
     run.holdings = MG_NEW_ARRAY(arena, struct holding, plan->instance_count);
     run.host = MG_NEW_ARRAY(arena, struct host_copy, g->value_count);
     index_members(&run);
-    enum mg_code code = place_given(&run, given);
+    find_origins(&run);
+    enum mg_code code = place_given(&run, given_by_name(&run, given));
     if (!code)
         code = run_steps(&run, 0, (uint32_t)plan->step_count);
     return code ? code : collect_results(&run, results);

@@ -169,7 +169,7 @@ struct mg_plan_builder *mg_plan_builder_new(const struct mg_graph *g, const stru
                                             struct mg_arena *arena)
 {
     struct mg_plan_builder *b = MG_NEW(arena, struct mg_plan_builder);
-    b->g = g;
+    b->g = b->original = g;
     b->device = *device;
     b->arena = arena;
     b->open = MG_NONE;
@@ -395,6 +395,14 @@ void mg_plan_builder_edit(struct mg_plan_builder *b, const char *rule, const cha
     };
 }
 
+void mg_plan_builder_set_rewritten(struct mg_plan_builder *b, const struct mg_graph *original,
+                                   const struct mg_edit *edits, size_t count)
+{
+    b->original = original;
+    for (size_t e = 0; e < count; e++)
+        mg_plan_builder_edit(b, edits[e].rule, edits[e].binding, edits[e].removed, edits[e].added);
+}
+
 void mg_plan_builder_set_numerics(struct mg_plan_builder *b, enum mg_numerics numerics)
 {
     b->numerics = numerics;
@@ -414,7 +422,8 @@ static void add_workspaces(struct mg_plan_builder *b)
 static struct mg_plan *collect(struct mg_plan_builder *b)
 {
     struct mg_plan *plan = MG_NEW(b->arena, struct mg_plan);
-    memcpy(plan->graph_digest, b->g->digest, sizeof plan->graph_digest);
+    memcpy(plan->graph_digest, b->original->digest, sizeof plan->graph_digest);
+    plan->edited = b->g == b->original ? NULL : b->g;
     plan->device = b->device;
     plan->numerics = b->numerics;
     plan->edits = b->edits;

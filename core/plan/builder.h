@@ -87,6 +87,9 @@ uint64_t mg_plan_builder_storage_bytes(const struct mg_plan_builder *b, uint32_t
 /* Appends to the plan's list of edits; texts are canonical JSON and are copied. */
 void mg_plan_builder_edit(struct mg_plan_builder *b, const char *rule, const char *binding, const char *removed,
                           const char *added);
+/* The builder's graph follows from `original` by these edits, which become the plan's first ones. */
+void mg_plan_builder_set_rewritten(struct mg_plan_builder *b, const struct mg_graph *original,
+                                   const struct mg_edit *edits, size_t count);
 void mg_plan_builder_set_numerics(struct mg_plan_builder *b, enum mg_numerics numerics);
 /* Simulates and places: fills figures and offsets. `original` (may be NULL for the original itself)
  * becomes plan->original. The plan lives in the builder's arena. */

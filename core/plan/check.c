@@ -43,7 +43,7 @@ static enum mg_code check(void *context, struct mg_error *err)
 {
     struct mg_check *c = context;
     (void)err;
-    c->verdict->accepted = mg_check_form(c) && mg_check_regions(c) && mg_check_walk(c) && mg_check_prices(c) &&
+    c->verdict->accepted = mg_check_head(c) && mg_check_edits(c) && mg_check_form(c) && mg_check_regions(c) && mg_check_walk(c) && mg_check_prices(c) &&
                            mg_check_memory(c) && mg_check_time(c) && figures_agree(c) && mg_check_original(c);
     return MG_OK;
 }
@@ -53,7 +53,7 @@ enum mg_code mg_plan_check(const struct mg_graph *g, const struct mg_plan *plan,
 {
     memset(out, 0, sizeof *out);
     out->step = MG_NONE;
-    struct mg_check c = {.g = g, .plan = plan, .arena = arena, .verdict = out};
+    struct mg_check c = {.original = g, .g = g, .plan = plan, .arena = arena, .verdict = out};
     struct mg_arena_mark mark = mg_arena_mark(arena);
     enum mg_code code = mg_arena_guard(arena, check, &c, err);
     mg_arena_rewind(arena, mark);

@@ -34,35 +34,18 @@ static bool check_device(struct mg_check *c)
     return true;
 }
 
-static bool check_head(struct mg_check *c)
+bool mg_check_head(struct mg_check *c)
 {
     const struct mg_plan *p = c->plan;
     const size_t counts[] = {p->region_count, p->storage_count, p->instance_count, p->price_count,
                              p->step_count,   p->ref_count,     p->edit_count};
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
         MG_CHECK(counts[i] < MG_NONE / 2, c, MG_NONE, "form", "the plan is too large");
-    MG_CHECK(memchr(p->graph_digest, 0, sizeof p->graph_digest) && !strcmp(p->graph_digest, c->g->digest), c, MG_NONE,
+    MG_CHECK(memchr(p->graph_digest, 0, sizeof p->graph_digest) && !strcmp(p->graph_digest, c->original->digest), c, MG_NONE,
              "graph", "the plan is for another graph");
     MG_CHECK(p->numerics == MG_NUMERICS_REASSOCIATE || p->numerics == MG_NUMERICS_EXACT, c, MG_NONE, "form",
              "unknown numerics");
     return check_device(c);
-}
-
-/* What remat and swap do stands in the steps and is proven there; other rules are not known. */
-static bool check_edits(struct mg_check *c)
-{
-    static const char *const known[] = {"remat", "swap"};
-    for (size_t e = 0; e < c->plan->edit_count; e++) {
-        const struct mg_edit *edit = &c->plan->edits[e];
-        const char *rule = edit->rule;
-        bool found = false;
-        MG_CHECK(rule && edit->binding && edit->removed && edit->added, c, MG_NONE, "form", "edit %zu is incomplete",
-                 e);
-        for (size_t k = 0; k < sizeof known / sizeof known[0]; k++)
-            found = found || strcmp(rule, known[k]) == 0;
-        MG_CHECK(found, c, MG_NONE, "edit", "edit %zu: rule '%.40s' is not known", e, rule);
-    }
-    return true;
 }
 
 static bool check_storages(struct mg_check *c)
@@ -184,6 +167,6 @@ static bool check_figures(struct mg_check *c)
 
 bool mg_check_form(struct mg_check *c)
 {
-    return check_head(c) && check_edits(c) && check_storages(c) && check_prices(c) && check_instances(c) &&
+    return check_storages(c) && check_prices(c) && check_instances(c) &&
            check_steps(c) && check_figures(c);
 }

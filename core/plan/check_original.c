@@ -33,8 +33,8 @@ static bool decided_by_plan(const struct mg_check *c)
     for (size_t i = 0; i < c->plan->price_count; i++)
         if (c->plan->prices[i].source != MG_PRICE_MODEL)
             return false;
-    for (mg_value v = 0; v < c->g->value_count; v++)
-        if (is_resident(&c->g->values[v]) && c->g->values[v].home == MG_HOME_HOST)
+    for (mg_value v = 0; v < c->original->value_count; v++)
+        if (is_resident(&c->original->values[v]) && c->original->values[v].home == MG_HOME_HOST)
             return false;
     return true;
 }
@@ -84,19 +84,19 @@ static void free_after(struct original *o, mg_op op)
 
 static uint64_t peak_of(const struct mg_check *c)
 {
-    size_t n = c->g->value_count;
-    struct original o = {.c = c, .g = c->g};
+    size_t n = c->original->value_count;
+    struct original o = {.c = c, .g = c->original};
     o.last = MG_NEW_ARRAY(c->arena, mg_op, n);
     o.owner = MG_NEW_ARRAY(c->arena, mg_value, n);
     o.kept = MG_NEW_ARRAY(c->arena, bool, n);
     find_lives(&o);
     for (mg_value v = 0; v < n; v++) {
-        const struct mg_value_info *info = &c->g->values[v];
+        const struct mg_value_info *info = &c->original->values[v];
         if (is_resident(info) || (info->kind == MG_KIND_INPUT && (o.last[v] != MG_NONE || o.kept[v])))
             grow(&o, v);
     }
-    for (mg_op op = 0; op < c->g->op_count; op++) {
-        const struct mg_op_info *info = &c->g->ops[op];
+    for (mg_op op = 0; op < c->original->op_count; op++) {
+        const struct mg_op_info *info = &c->original->ops[op];
         if (info->is_view)
             continue;
         for (uint32_t i = 0; i < info->out_count; i++)
@@ -110,9 +110,9 @@ static uint64_t peak_of(const struct mg_check *c)
 static double latency_of(const struct mg_check *c)
 {
     double seconds = 0;
-    for (mg_op op = 0; op < c->g->op_count; op++) {
+    for (mg_op op = 0; op < c->original->op_count; op++) {
         struct mg_op_desc desc;
-        if (c->g->ops[op].is_view || mg_op_describe(c->g, op, NULL, 0, c->arena, &desc, NULL) != MG_OK)
+        if (c->original->ops[op].is_view || mg_op_describe(c->original, op, NULL, 0, c->arena, &desc, NULL) != MG_OK)
             continue;
         seconds += mg_device_latency(&c->plan->device, &desc);
     }

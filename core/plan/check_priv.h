@@ -60,7 +60,8 @@ struct mg_check_storage {
 };
 
 struct mg_check {
-    const struct mg_graph *g;
+    const struct mg_graph *original;
+    const struct mg_graph *g; /* the one that the plan's edits make of it; for most plans the same */
     const struct mg_plan *plan;
     struct mg_arena *arena;
     struct mg_verdict *verdict;
@@ -94,7 +95,10 @@ static inline uint32_t mg_check_base(const struct mg_check *c, uint32_t instance
 
 /* ---- the phases, in this order; each trusts what those before it have established ---- */
 /* check_form.c: every index and count points somewhere; device, edits and figures are of this world. */
+bool mg_check_head(struct mg_check *c); /* what needs no graph but the original; the rest after mg_check_edits */
 bool mg_check_form(struct mg_check *c);
+/* check_edit.c: the edits are known, allowed, and make c->g. */
+bool mg_check_edits(struct mg_check *c);
 /* check_region.c: R1 on the operators listed, lengths, tuples; where each step stands. */
 bool mg_check_regions(struct mg_check *c);
 /* check_walk.c: order, residency and meaning of every step; lives of storages. */

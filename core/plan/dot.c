@@ -104,8 +104,9 @@ static enum mg_code draw(void *context, struct mg_error *err)
     return MG_OK;
 }
 
-void mg_plan_write_dot(struct mg_writer *w, const struct mg_graph *g, const struct mg_plan *plan)
+void mg_plan_write_dot(struct mg_writer *w, const struct mg_graph *original, const struct mg_plan *plan)
 {
+    const struct mg_graph *g = mg_plan_graph(original, plan);
     struct mg_arena arena;
     mg_arena_init(&arena, SIZE_MAX);
     struct drawing drawing = {w, g, plan, &arena};

@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "device/device.h"
 #include "graph/graph.h"
+#include "graph/rewrite.h"
 
 enum mg_step_kind {
     MG_STEP_COMPUTE, /* op; in: one instance per operand, out: one per result */
@@ -76,11 +77,6 @@ struct mg_price {
     uint64_t workspace; /* bytes, live during the step only */
     enum mg_price_source source;
 };
-struct mg_edit {
-    const char *rule;            /* "remat", "swap", "aggregate" ... */
-    const char *binding;         /* canonical JSON object */
-    const char *removed, *added; /* canonical JSON arrays */
-};
 enum mg_numerics { MG_NUMERICS_REASSOCIATE, MG_NUMERICS_EXACT };
 
 struct mg_figures {
@@ -91,7 +87,9 @@ struct mg_figures {
 };
 
 struct mg_plan {
-    char graph_digest[65];
+    char graph_digest[65];         /* the original's */
+    const struct mg_graph *edited; /* where edits rewrite the graph (graph/rewrite.h): the one that regions,
+                                      instances and steps are over; else NULL. Follows from the edits. */
     struct mg_device device;
     enum mg_numerics numerics;
     struct mg_edit *edits;
@@ -110,6 +108,15 @@ struct mg_plan {
     size_t ref_count;
     struct mg_figures figures, original; /* original: host_bytes unused */
 };
+
+/* The graph that the plan's indices are over, given the original. All functions below take the original. */
+static inline const struct mg_graph *mg_plan_graph(const struct mg_graph *g, const struct mg_plan *plan)
+{
+    return plan->edited ? plan->edited : g;
+}
+/* Sets plan->edited from the plan's edits, in `arena`. MG_ERR_INVALID points at /edits/N. */
+enum mg_code mg_plan_derive(const struct mg_graph *g, struct mg_plan *plan, struct mg_arena *arena,
+                            struct mg_error *err) MG_WARN_UNUSED;
 
 /* ---- the original: graph order, each storage freed after its last reader (memory-model.md) ---- */
 enum mg_code mg_plan_original(const struct mg_graph *g, const struct mg_device *device, struct mg_arena *arena,

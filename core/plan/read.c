@@ -8,7 +8,8 @@
 
 struct reader {
     struct mg_json json;
-    const struct mg_graph *g;
+    const struct mg_graph *g;        /* the one that steps are over */
+    const struct mg_graph *original; /* the one that the plan is for */
     struct mg_arena *arena;
     struct mg_plan *plan;
     mg_op *op_slots; /* operators by name, open addressing */
@@ -546,9 +547,9 @@ static bool read_digest(struct reader *r)
     const char *digest;
     if (!mg_json_string(&r->json, &digest, NULL))
         return false;
-    if (strcmp(digest, r->g->digest) != 0)
+    if (strcmp(digest, r->original->digest) != 0)
         return mg_json_fail(&r->json, MG_ERR_INVALID, "the plan is for another graph");
-    memcpy(r->plan->graph_digest, r->g->digest, sizeof r->plan->graph_digest);
+    memcpy(r->plan->graph_digest, r->original->digest, sizeof r->plan->graph_digest);
     return true;
 }
 
@@ -577,12 +578,13 @@ static const char *const plan_members[] = {"device",    "edits",    "figures",  
 static bool read_member(struct reader *r, uint32_t member, const char *key)
 {
     static bool (*const lists[])(struct reader * r) = {
-        [1] = read_edit,   [5] = read_instance, [8] = read_price,
-        [9] = read_region, [10] = read_step,    [11] = read_storage,
+        [5] = read_instance, [8] = read_price, [9] = read_region, [10] = read_step, [11] = read_storage,
     };
     switch (member) {
     case 0:
         return read_device(r);
+    case 1:
+        return mg_json_skip(&r->json, NULL, NULL); /* read by read_edits */
     case 2:
         return read_figures(r, &r->plan->figures, true);
     case 3:
@@ -598,6 +600,18 @@ static bool read_member(struct reader *r, uint32_t member, const char *key)
     default:
         return read_list(r, lists[member]);
     }
+}
+
+/* Edits come first, wherever they stand: from them follows which graph names are looked up in. */
+static bool read_edits(struct reader *r)
+{
+    const char *key;
+    if (!mg_json_enter_object(&r->json))
+        return false;
+    while (mg_json_next_member(&r->json, &key))
+        if (strcmp(key, "edits") == 0 ? !read_list(r, read_edit) : !mg_json_skip(&r->json, NULL, NULL))
+            return false;
+    return r->json.err.code == MG_OK;
 }
 
 static bool read_plan(struct reader *r)
@@ -623,19 +637,30 @@ struct reading {
     struct mg_plan **out;
 };
 
+static enum mg_code fail_as(const struct reader *r, struct mg_error *err)
+{
+    if (err)
+        *err = r->json.err;
+    return r->json.err.code;
+}
+
 static enum mg_code read_all(void *context, struct mg_error *err)
 {
     struct reading *c = context;
-    struct reader r = {.g = c->g, .arena = c->arena, .plan = MG_NEW(c->arena, struct mg_plan)};
+    struct reader r = {.original = c->g, .arena = c->arena, .plan = MG_NEW(c->arena, struct mg_plan)};
+    mg_json_init(&r.json, c->arena, c->text, c->size);
+    if (!read_edits(&r))
+        return fail_as(&r, err);
+    enum mg_code code = mg_plan_derive(c->g, r.plan, c->arena, err);
+    if (code != MG_OK)
+        return code;
+    r.g = mg_plan_graph(c->g, r.plan);
     mg_json_init(&r.json, c->arena, c->text, c->size);
     index_ops(&r);
-    if (!read_plan(&r)) {
-        if (err)
-            *err = r.json.err;
-        return r.json.err.code;
-    }
+    if (!read_plan(&r))
+        return fail_as(&r, err);
     *c->out = r.plan;
-    return mg_plan_well_formed(c->g, r.plan, c->arena, err);
+    return mg_plan_well_formed(r.g, r.plan, c->arena, err);
 }
 
 enum mg_code mg_plan_read(const struct mg_graph *g, const char *json, size_t size, struct mg_arena *arena,

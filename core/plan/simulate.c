@@ -380,6 +380,6 @@ static enum mg_code simulate(void *context, struct mg_error *err)
 enum mg_code mg_plan_simulate(const struct mg_graph *g, const struct mg_plan *plan, struct mg_arena *arena,
                               struct mg_simulation *out, struct mg_error *err)
 {
-    struct simulating context = {g, plan, arena, out};
+    struct simulating context = {mg_plan_graph(g, plan), plan, arena, out};
     return mg_arena_guard(arena, simulate, &context, err);
 }

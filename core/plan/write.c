@@ -225,8 +225,9 @@ static void write_lists(struct mg_writer *w, const struct mg_graph *g, const str
     write_storages(w, plan);
 }
 
-void mg_plan_write(struct mg_writer *w, const struct mg_graph *g, const struct mg_plan *plan)
+void mg_plan_write(struct mg_writer *w, const struct mg_graph *original, const struct mg_plan *plan)
 {
+    const struct mg_graph *g = mg_plan_graph(original, plan);
     mg_write_begin_object(w);
     mg_write_key(w, "device");
     mg_device_write(w, &plan->device);
