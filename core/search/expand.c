@@ -190,6 +190,7 @@ bool mg_frontier_expand(struct mg_frontier *f, struct mg_searcher *s, uint32_t t
     if (!x)
         return false;
     struct mg_arena_mark mark = mg_arena_mark(s->scratch);
+    mg_searcher_enter(s, x->scheme->p);
     mg_evaluate(&s->evaluator, x->scheme, &x->list);
     memcpy(s->live, s->evaluator.live_at, x->list.count * sizeof *s->live);
     uint32_t peak_step = s->evaluator.peak_step;

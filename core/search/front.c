@@ -78,7 +78,7 @@ enum mg_code mg_front_point(struct mg_searcher *s, const struct mg_plan *plan, u
 {
     struct mg_verdict verdict;
     struct mg_arena_mark mark = mg_arena_mark(s->scratch);
-    enum mg_code code = mg_plan_check(s->p->g, plan, s->scratch, &verdict, err);
+    enum mg_code code = mg_plan_check(s->g, plan, s->scratch, &verdict, err);
     if (code == MG_OK && !verdict.accepted) {
         if (s->observer->rejected)
             s->observer->rejected(s->observer->context, plan, &verdict);
@@ -89,16 +89,17 @@ enum mg_code mg_front_point(struct mg_searcher *s, const struct mg_plan *plan, u
     if (code != MG_OK)
         return code;
     *out = (struct mg_point){.figures = plan->figures, .techniques = techniques, .plan = plan};
-    return mg_plan_id(s->p->g, plan, out->id, err);
+    return mg_plan_id(s->g, plan, out->id, err);
 }
 
 enum mg_code mg_front_publish(struct mg_searcher *s, const struct mg_state *state, bool keep_apart,
                               struct mg_point *out, struct mg_error *err)
 {
     struct mg_figures original = {s->original.latency, s->original.peak, s->original_arena, 0};
+    const struct mg_problem *p = state->scheme->p;
     struct mg_plan *plan;
     double before = s->observer->now(s->observer->context);
-    enum mg_code code = mg_publish(s->p, state->scheme, &state->list, s->options->numerics, keep_apart, &original,
+    enum mg_code code = mg_publish(p, state->scheme, &state->list, s->options->numerics, keep_apart, &original,
                                    s->arena, &plan, err);
     if (code != MG_OK)
         return code;
@@ -107,7 +108,7 @@ enum mg_code mg_front_publish(struct mg_searcher *s, const struct mg_state *stat
         return mg_fail(err, MG_ERR_INTERNAL, "", "the evaluator says %.9g s and %llu bytes, the plan %.9g s and %llu",
                        state->cost.latency, (unsigned long long)state->cost.peak, plan->figures.latency_s,
                        (unsigned long long)plan->figures.peak_bytes);
-    code = mg_front_point(s, plan, mg_list_techniques(s->p, state->scheme, &state->list, s->scratch), out, err);
+    code = mg_front_point(s, plan, mg_list_techniques(p, state->scheme, &state->list, s->scratch), out, err);
     double took = s->observer->now(s->observer->context) - before;
     s->publish_seconds += (took - s->publish_seconds) / 8;
     return code;

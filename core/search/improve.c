@@ -54,35 +54,60 @@ static void add_seed(struct improver *m, const struct mg_scheme *scheme)
         m->seed[m->seeds++] = mg_pool_copy(&s->pool, scheme, &m->list, cost);
 }
 
-static void add_plain_seed(struct improver *m, const struct mg_scheme *scheme)
+/* Evaluates the same regions in each variant; the fastest becomes a seed. */
+static void add_plain_seed(struct improver *m, const struct mg_scheme *const *schemes)
 {
-    struct mg_error why;
-    if (scheme && mg_list_from_scheme(m->s->p, scheme, NULL, m->s->scratch, &m->list, &why) == MG_OK)
-        add_seed(m, scheme);
+    struct mg_searcher *s = m->s;
+    uint32_t first = m->seeds;
+    for (uint32_t v = 0; v < s->variant_count; v++) {
+        struct mg_error why;
+        if (!schemes[v])
+            continue;
+        mg_searcher_enter(s, schemes[v]->p);
+        if (mg_list_from_scheme(s->p, schemes[v], NULL, s->scratch, &m->list, &why) == MG_OK)
+            add_seed(m, schemes[v]);
+        if (m->seeds < first + 2)
+            continue;
+        uint32_t slower = m->seed[first + 1]->cost.latency < m->seed[first]->cost.latency ? first : first + 1;
+        mg_pool_drop(&s->pool, m->seed[slower]);
+        m->seed[slower] = m->seed[first + 1];
+        m->seeds--;
+    }
 }
 
 static void add_microbatch_seeds(struct improver *m)
 {
     struct mg_searcher *s = m->s;
-    struct mg_region region;
+    struct mg_region region[MG_VARIANTS_MAX];
     struct mg_error why;
-    uint32_t counts[MG_PARTS_MAX];
-    if (!(s->options->techniques & MG_TECHNIQUE_FISSION) || !mg_microbatch_region(s, &region, &why))
-        return;
-    uint32_t n = mg_part_counts(region.length, counts);
+    uint32_t counts[MG_PARTS_MAX], n = 0;
+    bool splits[MG_VARIANTS_MAX] = {false};
+    for (uint32_t v = 0; v < s->variant_count && s->options->techniques & MG_TECHNIQUE_FISSION; v++) {
+        mg_searcher_enter(s, s->variants[v].p);
+        splits[v] = mg_microbatch_region(s, &region[v], &why);
+        n = splits[v] ? mg_part_counts(region[v].length, counts) : n;
+    }
     for (uint32_t i = 0; i < n; i++) {
-        region.parts = counts[i];
-        add_plain_seed(m, mg_searcher_scheme(s, &region, 1, NULL));
+        const struct mg_scheme *schemes[MG_VARIANTS_MAX] = {NULL};
+        for (uint32_t v = 0; v < s->variant_count; v++) {
+            if (!splits[v])
+                continue;
+            mg_searcher_enter(s, s->variants[v].p);
+            region[v].parts = counts[i];
+            schemes[v] = mg_searcher_scheme(s, &region[v], 1, NULL);
+        }
+        add_plain_seed(m, schemes);
     }
 }
 
-static void add_sublinear_seeds(struct improver *m)
+/* In the variant of the scheme, which has no regions. */
+static void add_sublinear_seeds(struct improver *m, const struct mg_scheme *none)
 {
     struct mg_searcher *s = m->s;
-    const struct mg_scheme *none = mg_searcher_scheme(s, NULL, 0, NULL);
     uint64_t budget[MG_SUBLINEAR_BUDGETS];
     if (!(s->options->techniques & MG_TECHNIQUE_REMAT))
         return;
+    mg_searcher_enter(s, none->p);
     uint32_t n = mg_sublinear_budgets(s, &m->spare, budget);
     for (uint32_t i = 0; i < n; i++)
         if (mg_sublinear_segments(s, budget[i], &m->list, NULL, NULL))
@@ -91,13 +116,28 @@ static void add_sublinear_seeds(struct improver *m)
         add_seed(m, none);
 }
 
+static double work_of(const struct mg_problem *p)
+{
+    double seconds = 0;
+    for (uint32_t i = 0; i < p->order_count; i++)
+        seconds += p->seconds[p->order[i]];
+    return seconds;
+}
+
 /* All seeds are measured before any is descended from; those nearest to a memory limit come first. */
 static void descend_from_seeds(struct improver *m)
 {
     struct mg_searcher *s = m->s;
+    const struct mg_scheme *none[MG_VARIANTS_MAX];
+    uint32_t faster = 0;
+    for (uint32_t v = 0; v < s->variant_count; v++) {
+        mg_searcher_enter(s, s->variants[v].p);
+        none[v] = mg_searcher_scheme(s, NULL, 0, NULL);
+        faster = work_of(s->p) < work_of(s->variants[faster].p) ? v : faster;
+    }
     add_microbatch_seeds(m);
-    add_sublinear_seeds(m);
-    add_plain_seed(m, mg_searcher_scheme(s, NULL, 0, NULL));
+    add_sublinear_seeds(m, none[faster]);
+    add_plain_seed(m, none);
     for (uint32_t i = 0; m->floor && i < m->seeds; i++)
         for (uint32_t k = i; k > 0 && m->seed[k]->cost.peak < m->seed[k - 1]->cost.peak; k--) {
             struct mg_state *t = m->seed[k];
@@ -105,6 +145,7 @@ static void descend_from_seeds(struct improver *m)
             m->seed[k - 1] = t;
         }
     for (uint32_t i = 0; i < m->seeds; i++) {
+        mg_searcher_enter(s, m->seed[i]->scheme->p);
         if (!s->stop)
             ladder(m, m->seed[i]);
         mg_pool_drop(&s->pool, m->seed[i]);
@@ -185,6 +226,7 @@ static void improve_once(struct improver *m, const struct mg_target *target)
     const struct mg_state *from = pick(m, target);
     const struct mg_scheme *scheme = from->scheme;
     struct mg_cost before = from->cost;
+    mg_searcher_enter(s, scheme->p);
     mg_list_copy(&m->list, &from->list);
     uint64_t dice = mg_rng_below(&s->rng, 6);
     if (dice < 2 && s->options->techniques & MG_TECHNIQUE_FISSION)

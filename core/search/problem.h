@@ -32,6 +32,10 @@ struct mg_cut_price {
 
 struct mg_problem {
     const struct mg_graph *g;
+    /* Where g is no original: what it was made of (search/variant.h). */
+    const struct mg_graph *original;
+    const struct mg_edit *edits;
+    uint32_t edit_count;
     const struct mg_device *device;
     struct mg_arena *arena;
     uint32_t op_count, value_count;

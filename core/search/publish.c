@@ -182,6 +182,8 @@ enum mg_code mg_publish(const struct mg_problem *p, const struct mg_scheme *l, c
     struct publisher s = {.p = p, .l = l, .list = list, .keep_apart = keep_apart};
     s.b = mg_plan_builder_new(p->g, p->device, arena);
     mg_plan_builder_set_numerics(s.b, numerics);
+    if (p->edit_count)
+        mg_plan_builder_set_rewritten(s.b, p->original, p->edits, p->edit_count);
     prepare(&s, arena);
     mg_spans_init(&s.spans, p, arena, list->count);
     mg_spans_build(&s.spans, p, l, list);
@@ -198,6 +200,7 @@ uint32_t mg_list_techniques(const struct mg_problem *p, const struct mg_scheme *
     struct mg_arena_mark mark = mg_arena_mark(scratch);
     uint8_t *ran = MG_NEW_ARRAY(scratch, uint8_t, p->op_count);
     uint32_t mask = l->region_count ? MG_TECHNIQUE_FISSION : 0, last = 0;
+    mask |= p->edit_count ? MG_TECHNIQUE_REWRITE : 0;
     for (uint32_t i = 0; i < list->count; i++) {
         uint32_t x = mg_word_index(list->word[i]);
         if (mg_word_kind(list->word[i]) == MG_WORD_STORE)

@@ -397,9 +397,10 @@ static void find_reuse(struct compiler *c)
     l->reuse.start[p->op_count] = n;
 }
 
-struct mg_hash128 mg_scheme_hash(const struct mg_region *specs, uint32_t count)
+struct mg_hash128 mg_scheme_hash(const struct mg_problem *p, const struct mg_region *specs, uint32_t count)
 {
-    struct mg_hash128 sum = {0, 0};
+    uint64_t edited = p->edit_count;
+    struct mg_hash128 sum = edited ? mg_hash_words(&edited, 1) : (struct mg_hash128){0, 0};
     for (uint32_t r = 0; r < count; r++) {
         const struct mg_region *spec = &specs[r];
         struct mg_hash128 one = {0, 0};
@@ -494,7 +495,8 @@ enum mg_code mg_scheme_build(struct mg_problem *p, const struct mg_region *specs
     find_inputs(&c);
     find_defs(&c);
     find_reuse(&c);
-    c.l->hash = mg_scheme_hash(specs, count);
+    c.l->hash = mg_scheme_hash(p, specs, count);
+    c.l->p = p;
     *out = c.l;
     return MG_OK;
 }

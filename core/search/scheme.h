@@ -26,6 +26,7 @@ struct mg_scheme_region {
 
 struct mg_scheme {
     struct mg_hash128 hash;
+    struct mg_problem *p; /* whose operators and values it speaks of */
     struct mg_scheme_region *regions;
     uint32_t region_count;
     uint32_t *region_of;       /* per operator: innermost region or MG_NONE */
@@ -48,7 +49,7 @@ struct mg_scheme {
 enum mg_code mg_scheme_build(struct mg_problem *p, const struct mg_region *specs, uint32_t count,
                              struct mg_arena *arena, struct mg_scheme **out, struct mg_error *why) MG_WARN_UNUSED;
 
-/* The identity of a set of regions, whatever their order (hash of the scheme built from them). */
-struct mg_hash128 mg_scheme_hash(const struct mg_region *specs, uint32_t count);
+/* The identity of a set of regions of that problem, whatever their order (hash of the scheme built from them). */
+struct mg_hash128 mg_scheme_hash(const struct mg_problem *p, const struct mg_region *specs, uint32_t count);
 
 #endif

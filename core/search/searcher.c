@@ -2,18 +2,45 @@
 
 #include <string.h>
 
+#include "search/variant.h"
+
+/* The original, and if rewrites pay the graph with them. */
+static enum mg_code build_problems(struct mg_searcher *s, struct mg_error *err)
+{
+    enum mg_code code = mg_problem_build(s->g, s->options, s->arena, &s->variants[0].p, err);
+    s->variant_count = code == MG_OK;
+    if (code == MG_OK)
+        code = mg_variant_build(s->variants[0].p, s->options, s->arena, &s->variants[1].p, err);
+    s->variant_count += s->variants[1].p != NULL;
+    return code;
+}
+
+static void prepare_variant(struct mg_searcher *s, struct mg_variant *v, uint32_t capacity)
+{
+    v->dimensions = mg_dimensions_build(v->p->g, s->arena);
+    mg_evaluator_init(&v->evaluator, v->p, s->arena, capacity);
+    mg_spans_init(&v->spans, v->p, s->arena, capacity);
+}
+
 enum mg_code mg_searcher_init(struct mg_searcher *s, const struct mg_graph *g, struct mg_error *err)
 {
-    enum mg_code code = mg_problem_build(g, s->options, s->arena, &s->p, err);
+    s->g = g;
+    enum mg_code code = build_problems(s, err);
     if (code != MG_OK)
         return code;
-    uint32_t capacity = 4 * s->p->order_count + 256;
-    s->dimensions = mg_dimensions_build(g, s->arena);
-    mg_evaluator_init(&s->evaluator, s->p, s->arena, capacity);
-    mg_spans_init(&s->spans, s->p, s->arena, capacity);
+    uint32_t capacity = 0, values = 0;
+    for (uint32_t v = 0; v < s->variant_count; v++) {
+        const struct mg_problem *p = s->variants[v].p;
+        capacity = p->order_count > capacity ? p->order_count : capacity;
+        values = p->value_count > values ? p->value_count : values;
+    }
+    capacity = 4 * capacity + 256;
+    for (uint32_t v = 0; v < s->variant_count; v++)
+        prepare_variant(s, &s->variants[v], capacity);
+    mg_searcher_enter(s, s->variants[0].p);
     mg_pool_init(&s->pool, s->arena, capacity);
     mg_rng_init(&s->rng, s->options->seed);
-    s->gaps = MG_NEW_ARRAY(s->arena, struct mg_gap, s->p->value_count);
+    s->gaps = MG_NEW_ARRAY(s->arena, struct mg_gap, values);
     s->live = MG_NEW_ARRAY(s->arena, uint64_t, capacity);
     s->best_live = MG_NEW_ARRAY(s->arena, uint64_t, capacity);
     s->trial = mg_list_new(s->arena, capacity);
@@ -21,9 +48,33 @@ enum mg_code mg_searcher_init(struct mg_searcher *s, const struct mg_graph *g, s
     return MG_OK;
 }
 
+void mg_searcher_release(struct mg_searcher *s)
+{
+    for (uint32_t v = 0; v < MG_VARIANTS_MAX; v++)
+        mg_problem_release(s->variants[v].p);
+}
+
 struct mg_list mg_list_new(struct mg_arena *arena, uint32_t capacity)
 {
     return (struct mg_list){MG_NEW_ARRAY(arena, mg_word, capacity), 0, capacity};
+}
+
+void mg_searcher_enter(struct mg_searcher *s, const struct mg_problem *p)
+{
+    if (s->p == p)
+        return;
+    struct mg_variant *to = s->variants;
+    while (to->p != p)
+        to++;
+    for (uint32_t v = 0; v < s->variant_count; v++)
+        if (s->variants[v].p == s->p) {
+            s->variants[v].evaluator = s->evaluator;
+            s->variants[v].spans = s->spans;
+        }
+    s->p = to->p;
+    s->dimensions = to->dimensions;
+    s->evaluator = to->evaluator;
+    s->spans = to->spans;
 }
 
 void mg_list_copy(struct mg_list *to, const struct mg_list *from)
@@ -78,7 +129,7 @@ const struct mg_scheme *mg_searcher_scheme(struct mg_searcher *s, const struct m
 {
     struct mg_scheme *scheme;
     struct mg_error ignored;
-    struct mg_hash128 hash = mg_scheme_hash(specs, count);
+    struct mg_hash128 hash = mg_scheme_hash(s->p, specs, count);
     for (uint32_t i = 0; i < s->scheme_count; i++)
         if (s->schemes[i]->hash.lo == hash.lo && s->schemes[i]->hash.hi == hash.hi)
             return s->schemes[i];

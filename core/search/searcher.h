@@ -7,15 +7,30 @@
 #include "search/edit.h"
 
 enum { MG_NO_ORDER = 256 };
+
+/* A graph that the search works on, and what is sized for it. */
+enum { MG_VARIANTS_MAX = 2 }; /* the original, and the one with all rewrites that pay */
+struct mg_variant {
+    struct mg_problem *p;
+    struct mg_dimensions *dimensions;
+    struct mg_evaluator evaluator;
+    struct mg_spans spans;
+};
+
 struct mg_searcher {
     const struct mg_search_options *options;
     const struct mg_observer *observer;
+    const struct mg_graph *g; /* the original */
+    struct mg_variant variants[MG_VARIANTS_MAX];
+    uint32_t variant_count;
+    /* of the variant entered last */
     struct mg_problem *p;
     struct mg_dimensions *dimensions;
-    struct mg_arena *arena;   /* lives as long as the search */
-    struct mg_arena *scratch; /* rewound by whoever takes from it */
     struct mg_evaluator evaluator;
     struct mg_spans spans;
+    /* of all */
+    struct mg_arena *arena;   /* lives as long as the search */
+    struct mg_arena *scratch; /* rewound by whoever takes from it */
     struct mg_gap *gaps;
     struct mg_archive archive;
     struct mg_pool pool;
@@ -41,9 +56,13 @@ struct mg_searcher {
     size_t refused_count, refused_capacity;
 };
 
-/* Builds problem, dimensions and scratch of a searcher whose options, observer, arena and scratch are
- * set; both arenas must be guarded. mg_problem_release(s->p) ends it. */
+/* Builds problems, dimensions and scratch of a searcher whose options, observer, arena and scratch are
+ * set; both arenas must be guarded. The original is entered. mg_searcher_release ends it. */
 enum mg_code mg_searcher_init(struct mg_searcher *s, const struct mg_graph *g, struct mg_error *err) MG_WARN_UNUSED;
+void mg_searcher_release(struct mg_searcher *s);
+
+/* Makes this variant's problem the one that all below is about. States name theirs: scheme->p. */
+void mg_searcher_enter(struct mg_searcher *s, const struct mg_problem *p);
 
 /* Places copies, evaluates, offers to the archive. Counts one evaluation. */
 struct mg_cost mg_searcher_try(struct mg_searcher *s, const struct mg_scheme *l, struct mg_list *list);

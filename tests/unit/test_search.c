@@ -213,7 +213,7 @@ static enum mg_code walk_inside(void *context, struct mg_error *err)
         cr_assert_not_null(scheme, "%s", err->message);
         random_walk(b, scheme, 48);
     }
-    mg_problem_release(s->p);
+    mg_searcher_release(s);
     return MG_OK;
 }
 

@@ -1,0 +1,131 @@
+/* Which rewrites pay: each kind of match (rule and shapes) is tried once, alone, on the whole graph, so that
+ * joins and the copies that parts need are in the balance. What it must save is modelled time; what it may
+ * hold is at most the size of the operand that is shared. */
+#include "search/variant.h"
+
+#include <string.h>
+
+enum { KINDS_MAX = 16 };
+
+struct kind {
+    struct mg_hash128 hash;
+    bool pays;
+};
+
+struct chooser {
+    const struct mg_problem *p;
+    struct mg_arena *arena;
+    struct kind kinds[KINDS_MAX];
+    uint32_t kind_count;
+    double latency; /* of the original */
+};
+
+static double latency_of(const struct chooser *c, const struct mg_graph *g, struct mg_arena *scratch)
+{
+    double seconds = 0;
+    for (mg_op op = 0; op < g->op_count; op++) {
+        struct mg_op_desc desc;
+        struct mg_error ignored;
+        if (!g->ops[op].is_view && mg_op_describe(g, op, NULL, 0, scratch, &desc, &ignored) == MG_OK)
+            seconds += mg_device_latency(c->p->device, &desc);
+    }
+    return seconds;
+}
+
+static struct mg_hash128 hash_of(const struct mg_graph *g, const struct mg_rewrite_match *match)
+{
+    struct mg_hash128 h = mg_hash_bytes(match->edit.rule, strlen(match->edit.rule), 0);
+    for (uint32_t i = 0; i < match->op_count; i++) {
+        const struct mg_op_info *op = &g->ops[match->ops[i]];
+        for (uint32_t k = 0; k < op->in_count; k++) {
+            const struct mg_value_info *v = &g->values[op->in[k]];
+            h = mg_hash_bytes(&h, sizeof h, h.lo);
+            h = mg_hash_add(h, mg_hash_bytes(v->shape.dim, v->shape.rank * sizeof *v->shape.dim, i));
+        }
+    }
+    return h;
+}
+
+static bool allowed(const struct chooser *c, const struct mg_rewrite_match *match)
+{
+    const struct mg_graph *g = c->p->g;
+    uint64_t joined = 0;
+    for (uint32_t i = 0; i < match->op_count; i++) {
+        joined += g->values[g->ops[match->ops[i]].in[1]].bytes;
+        if (c->p->forbidden[match->ops[i]])
+            return false; /* constraints name operators that would no longer be there */
+    }
+    return joined <= g->values[g->ops[match->ops[0]].in[0]].bytes;
+}
+
+static enum mg_code tried_pays(struct chooser *c, const struct mg_rewrite_match *match, bool *pays,
+                               struct mg_error *err)
+{
+    struct mg_graph *edited;
+    struct mg_arena_mark mark = mg_arena_mark(c->arena);
+    enum mg_code code = mg_rewrite_apply(c->p->g, &match->edit, 1, c->arena, &edited, err);
+    *pays = code == MG_OK && latency_of(c, edited, c->arena) < c->latency;
+    mg_arena_rewind(c->arena, mark);
+    return code;
+}
+
+static enum mg_code match_pays(struct chooser *c, const struct mg_rewrite_match *match, bool *pays,
+                               struct mg_error *err)
+{
+    struct mg_hash128 hash = hash_of(c->p->g, match);
+    *pays = false;
+    if (!allowed(c, match))
+        return MG_OK;
+    for (uint32_t k = 0; k < c->kind_count; k++)
+        if (c->kinds[k].hash.lo == hash.lo && c->kinds[k].hash.hi == hash.hi) {
+            *pays = c->kinds[k].pays;
+            return MG_OK;
+        }
+    if (c->kind_count == KINDS_MAX)
+        return MG_OK;
+    enum mg_code code = tried_pays(c, match, pays, err);
+    c->kinds[c->kind_count++] = (struct kind){hash, *pays};
+    return code;
+}
+
+static enum mg_code build_edited(const struct mg_problem *original, const struct mg_search_options *options,
+                                 const struct mg_edit *edits, uint32_t count, struct mg_arena *arena,
+                                 struct mg_problem **out, struct mg_error *err)
+{
+    struct mg_graph *edited;
+    enum mg_code code = mg_rewrite_apply(original->g, edits, count, arena, &edited, err);
+    if (code == MG_OK)
+        code = mg_problem_build(edited, options, arena, out, err);
+    if (code != MG_OK)
+        return code;
+    (*out)->original = original->g;
+    (*out)->edits = edits;
+    (*out)->edit_count = count;
+    return MG_OK;
+}
+
+enum mg_code mg_variant_build(const struct mg_problem *original, const struct mg_search_options *options,
+                              struct mg_arena *arena, struct mg_problem **out, struct mg_error *err)
+{
+    struct mg_rewrite_match *matches;
+    uint32_t count, kept = 0;
+    if (!(options->techniques & MG_TECHNIQUE_REWRITE) || options->numerics == MG_NUMERICS_EXACT)
+        return MG_OK;
+    enum mg_code code = mg_rewrite_find(original->g, arena, &matches, &count, err);
+    if (code != MG_OK || count == 0)
+        return code;
+    struct chooser c = {.p = original, .arena = arena};
+    struct mg_arena_mark mark = mg_arena_mark(arena);
+    c.latency = latency_of(&c, original->g, arena);
+    mg_arena_rewind(arena, mark);
+    struct mg_edit *edits = MG_NEW_ARRAY(arena, struct mg_edit, count);
+    for (uint32_t i = 0; i < count && code == MG_OK; i++) {
+        bool pays;
+        code = match_pays(&c, &matches[i], &pays, err);
+        if (code == MG_OK && pays)
+            edits[kept++] = matches[i].edit;
+    }
+    if (code != MG_OK || kept == 0)
+        return code;
+    return build_edited(original, options, edits, kept, arena, out, err);
+}
