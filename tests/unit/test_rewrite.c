@@ -5,6 +5,7 @@
 #include "base/digest.h"
 #include "exec/exec.h"
 #include "plan_util.h"
+#include "search/search.h"
 #include "zoo/zoo.h"
 
 static uint32_t find(struct bench *b, struct mg_rewrite_match **matches)
@@ -396,5 +397,77 @@ Test(rewrite, checker_refuses_forged_edits)
     plan->numerics = MG_NUMERICS_REASSOCIATE;
     plan->edit_count = 1; /* one rewrite less than the steps take for granted */
     cr_assert(!check(&b, plan).accepted);
+    bench_close(&b);
+}
+
+/* ---- the search ---- */
+
+static double clock_of(void *context)
+{
+    double *now = context;
+    return *now += 1e-6;
+}
+
+static void must_not_reject(void *context, const struct mg_plan *plan, const struct mg_verdict *verdict)
+{
+    (void)context;
+    (void)plan;
+    cr_expect_fail("the checker refused step %u: %s (%s)", verdict->step, verdict->message, verdict->reason);
+}
+
+static const struct mg_zoo_option wide_bert[] = {{"batch", "12"}, {"variant", "paper"}, {"seq_len", "8"},
+                                                 {"layers", "2"}, {"hidden", "4"},      {"heads", "2"}};
+
+static void search(struct bench *b, enum mg_numerics numerics, uint32_t techniques, struct mg_search_result *result)
+{
+    double now = 0;
+    struct mg_device device = *mg_device_builtin("rtx3090");
+    device.align = 8;
+    struct mg_observer observer = {.context = &now, .now = clock_of, .rejected = must_not_reject};
+    struct mg_search_options options = {.device = &device, .max_evaluations = 1500, .seed = 1};
+    options.techniques = techniques;
+    options.numerics = numerics;
+    cr_assert_eq(mg_search(b->n, &options, &observer, &b->arena, result, &b->err), MG_OK, "%s", b->err.message);
+    cr_assert_eq(result->rejected, 0);
+}
+
+static uint32_t rewritten(const struct mg_search_result *result)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < result->front_count; i++)
+        count += (result->front[i].techniques & MG_TECHNIQUE_REWRITE) != 0;
+    return count;
+}
+
+Test(rewrite, search_publishes_plans_over_the_edited_graph)
+{
+    struct bench b;
+    struct mg_search_result result, again;
+    open_net(&b, wide_bert, MG_OPTIMIZER_SGD);
+    search(&b, MG_NUMERICS_REASSOCIATE, MG_TECHNIQUE_ALL, &result);
+    cr_assert_gt(rewritten(&result), 0);
+    for (uint32_t i = 0; i < result.front_count; i++) {
+        double difference = NAN;
+        void *context[] = {&b, (void *)result.front[i].plan, &difference};
+        cr_assert_eq(result.front[i].plan->edited != NULL, (result.front[i].techniques & MG_TECHNIQUE_REWRITE) != 0);
+        guarded(&b.arena, compare_plan, context);
+        cr_assert_lt(difference, 1e-9, "plan %s differs by %g", result.front[i].id, difference);
+    }
+    search(&b, MG_NUMERICS_REASSOCIATE, MG_TECHNIQUE_ALL, &again);
+    cr_assert_eq(result.front_count, again.front_count);
+    for (uint32_t i = 0; i < result.front_count; i++)
+        cr_assert_str_eq(result.front[i].id, again.front[i].id);
+    bench_close(&b);
+}
+
+Test(rewrite, search_does_not_rewrite_where_it_must_not)
+{
+    struct bench b;
+    struct mg_search_result result;
+    open_net(&b, wide_bert, MG_OPTIMIZER_SGD);
+    search(&b, MG_NUMERICS_EXACT, MG_TECHNIQUE_REWRITE | MG_TECHNIQUE_REMAT | MG_TECHNIQUE_SWAP, &result);
+    cr_assert_eq(rewritten(&result), 0);
+    search(&b, MG_NUMERICS_REASSOCIATE, MG_TECHNIQUE_ALL & ~(uint32_t)MG_TECHNIQUE_REWRITE, &result);
+    cr_assert_eq(rewritten(&result), 0);
     bench_close(&b);
 }
