@@ -423,7 +423,9 @@ static void search(struct bench *b, enum mg_numerics numerics, uint32_t techniqu
     double now = 0;
     struct mg_device device = *mg_device_builtin("rtx3090");
     device.align = 8;
-    struct mg_observer observer = {.context = &now, .now = clock_of, .rejected = must_not_reject};
+    struct mg_observer observer = {.context = &now, .now = clock_of};
+    if (numerics == MG_NUMERICS_REASSOCIATE) /* parts by hand, a baseline, are not exact: the checker says so */
+        observer.rejected = must_not_reject;
     struct mg_search_options options = {.device = &device, .max_evaluations = 1500, .seed = 1};
     options.techniques = techniques;
     options.numerics = numerics;
