@@ -285,6 +285,11 @@ static enum mg_code check_connected(struct compiler *c)
         uint32_t *part = MG_NEW_ARRAY(c->arena, uint32_t, count);
         for (uint32_t i = 0; i < count; i++)
             ops[i] = c->specs[r].ops[i].op;
+        bool computes = false;
+        for (uint32_t i = 0; i < count; i++)
+            computes |= c->p->computes[ops[i]];
+        if (!computes)
+            return refuse(c, MG_NONE, "holds nothing but views");
         if (mg_connected_parts(c->p->g, ops, count, c->arena, part) > 1)
             return refuse(c, MG_NONE, "its operators are not connected (R10)");
     }

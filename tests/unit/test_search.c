@@ -213,6 +213,14 @@ static enum mg_code walk_inside(void *context, struct mg_error *err)
         cr_assert_not_null(scheme, "%s", err->message);
         random_walk(b, scheme, 48);
     }
+    /* a region of views alone would have no step: it is refused */
+    for (uint32_t i = 0; i < region.op_count; i++) {
+        struct mg_region view = region;
+        view.ops = &region.ops[i];
+        view.op_count = 1;
+        if (!s->p->computes[region.ops[i].op])
+            cr_assert_null(mg_searcher_scheme(s, &view, 1, err));
+    }
     mg_searcher_release(s);
     return MG_OK;
 }
