@@ -99,8 +99,8 @@ enum mg_code mg_front_publish(struct mg_searcher *s, const struct mg_state *stat
     const struct mg_problem *p = state->scheme->p;
     struct mg_plan *plan;
     double before = s->observer->now(s->observer->context);
-    enum mg_code code = mg_publish(p, state->scheme, &state->list, s->options->numerics, keep_apart, &original,
-                                   s->arena, &plan, err);
+    enum mg_code code =
+        mg_publish(p, state->scheme, &state->list, s->options->numerics, keep_apart, &original, s->arena, &plan, err);
     if (code != MG_OK)
         return code;
     double drift = fabs(plan->figures.latency_s - state->cost.latency);

@@ -208,6 +208,7 @@ static enum mg_code build(void *context, struct mg_error *err)
     (void)err;
     p->g = c->g;
     p->device = c->options->device;
+    p->exact = c->options->numerics == MG_NUMERICS_EXACT;
     p->op_count = (uint32_t)c->g->op_count;
     p->value_count = (uint32_t)c->g->value_count;
     p->root = MG_NEW_ARRAY(a, uint32_t, p->value_count);

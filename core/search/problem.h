@@ -55,6 +55,7 @@ struct mg_problem {
     uint32_t order_count;
     uint32_t *forbidden;             /* per operator: mask of mg_technique */
     uint32_t *outputs, output_count; /* non-resident roots of graph outputs, each once */
+    bool exact;                      /* numerics: reduced axes are not split */
     uint64_t resident_bytes;
     struct mg_cut_cache *cache;
 };

@@ -196,6 +196,8 @@ static enum mg_code place_result(struct compiler *c, mg_op op, uint32_t slot)
             for (uint32_t i = p->root_readers.start[root]; i < p->root_readers.start[root + 1]; i++)
                 if (is_inside(c, p->root_readers.item[i], k, chain->region[k]))
                     return refuse(c, op, "has a combined result that the region itself reads (R6)");
+            if (p->exact)
+                return refuse(c, op, "sums in parts, which `numerics: exact` forbids");
             absent = true;
         } else if (k >= top && !outermost(&p->g->values[root].shape, axis->out[slot].dim)) {
             return refuse(c, op, "would need a join (R5)");

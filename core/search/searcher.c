@@ -136,7 +136,12 @@ const struct mg_scheme *mg_searcher_scheme(struct mg_searcher *s, const struct m
     for (size_t i = 0; i < s->refused_count && !why; i++)
         if (s->refused[i].lo == hash.lo && s->refused[i].hi == hash.hi)
             return NULL;
-    if (mg_scheme_build(s->p, specs, count, s->arena, &scheme, why ? why : &ignored) != MG_OK) {
+    struct mg_arena_mark mark = mg_arena_mark(s->scratch); /* most are refused: only legal ones may stay */
+    enum mg_code code = mg_scheme_build(s->p, specs, count, s->scratch, &scheme, why ? why : &ignored);
+    mg_arena_rewind(s->scratch, mark);
+    if (code == MG_OK)
+        code = mg_scheme_build(s->p, specs, count, s->arena, &scheme, why ? why : &ignored);
+    if (code != MG_OK) {
         *MG_PUSH(s->arena, s->refused, s->refused_count, s->refused_capacity) = hash;
         return NULL;
     }

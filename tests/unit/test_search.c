@@ -315,3 +315,21 @@ Test(search, the_same_evaluations_and_seed_give_the_same_plans, .timeout = 60)
         close_network(&b);
     }
 }
+
+/* ---- numerics ---- */
+
+Test(search, exact_numerics_offer_nothing_that_the_checker_refuses, .timeout = 60)
+{
+    struct bench b;
+    struct mg_search_result r;
+    struct mg_error err;
+    open_network(&b, "bert-tiny", paper, 3, true);
+    b.options.numerics = MG_NUMERICS_EXACT;
+    cr_assert_eq(mg_search(b.g, &b.options, &quiet, &b.arena, &r, &err), MG_OK, "%s", err.message);
+    cr_assert_eq(r.rejected, 0u);
+    cr_assert_gt(r.front_count, 1u);
+    for (uint32_t i = 0; i < r.baseline_count; i++)
+        if (!strcmp(r.baselines[i].name, "microbatch"))
+            cr_assert_not_null(r.baselines[i].not_applicable, "weight gradients are sums over the batch");
+    close_network(&b);
+}
