@@ -1,7 +1,6 @@
 /* What the daemon is and how it fares: health, metrics, version, errors, description, page. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 

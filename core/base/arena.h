@@ -15,6 +15,9 @@
 
 struct mg_arena_block;
 
+/* Running out does not return. */
+#define MG_NONNULL __attribute__((returns_nonnull))
+
 struct mg_arena {
     struct mg_arena_block *head;
     size_t limit; /* byte budget over all blocks; SIZE_MAX = none */
@@ -32,15 +35,16 @@ void mg_arena_init(struct mg_arena *arena, size_t limit);
 void mg_arena_release(struct mg_arena *arena);
 
 /* Zeroed memory; size 0 gives a valid pointer. */
-void *mg_arena_alloc(struct mg_arena *arena, size_t size);
+void *mg_arena_alloc(struct mg_arena *arena, size_t size) MG_NONNULL;
 /* count * size with overflow check. */
-void *mg_arena_calloc(struct mg_arena *arena, size_t count, size_t size);
+void *mg_arena_calloc(struct mg_arena *arena, size_t count, size_t size) MG_NONNULL;
 void *mg_arena_copy(struct mg_arena *arena, const void *data, size_t size);
 char *mg_arena_strdup(struct mg_arena *arena, const char *text);
 char *mg_arena_printf(struct mg_arena *arena, const char *fmt, ...) MG_PRINTF(2, 3);
 /* Growable arrays: returns an array of at least `need` elements holding the first `count` of
  * `old`; *capacity is updated (doubling). */
-void *mg_arena_grow(struct mg_arena *arena, void *old, size_t count, size_t *capacity, size_t need, size_t size);
+void *mg_arena_grow(struct mg_arena *arena, void *old, size_t count, size_t *capacity, size_t need,
+                    size_t size) MG_NONNULL;
 
 /* Everything allocated after the mark is released by the rewind (poisoned under ASan). */
 struct mg_arena_mark mg_arena_mark(const struct mg_arena *arena);

@@ -41,8 +41,8 @@ bool mg_check_head(struct mg_check *c)
                              p->step_count,   p->ref_count,     p->edit_count};
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
         MG_CHECK(counts[i] < MG_NONE / 2, c, MG_NONE, "form", "the plan is too large");
-    MG_CHECK(memchr(p->graph_digest, 0, sizeof p->graph_digest) && !strcmp(p->graph_digest, c->original->digest), c, MG_NONE,
-             "graph", "the plan is for another graph");
+    MG_CHECK(memchr(p->graph_digest, 0, sizeof p->graph_digest) && !strcmp(p->graph_digest, c->original->digest), c,
+             MG_NONE, "graph", "the plan is for another graph");
     MG_CHECK(p->numerics == MG_NUMERICS_REASSOCIATE || p->numerics == MG_NUMERICS_EXACT, c, MG_NONE, "form",
              "unknown numerics");
     return check_device(c);
@@ -167,6 +167,5 @@ static bool check_figures(struct mg_check *c)
 
 bool mg_check_form(struct mg_check *c)
 {
-    return check_storages(c) && check_prices(c) && check_instances(c) &&
-           check_steps(c) && check_figures(c);
+    return check_storages(c) && check_prices(c) && check_instances(c) && check_steps(c) && check_figures(c);
 }

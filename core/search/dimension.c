@@ -51,9 +51,8 @@ static void join_uses(const struct joiner *j, uint32_t axis_node, const struct m
                       uint32_t count)
 {
     for (uint32_t k = 0; k < count; k++) {
-        int32_t dim = use[k].dim;
-        if (dim >= 0)
-            unite(j->parent, axis_node, j->dims + j->d->value_start[value[k]] + (uint32_t)dim);
+        if (use[k].dim >= 0)
+            unite(j->parent, axis_node, j->dims + j->d->value_start[value[k]] + (uint8_t)use[k].dim);
     }
 }
 

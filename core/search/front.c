@@ -134,7 +134,8 @@ static uint32_t thin(const struct mg_searcher *s, uint8_t *keep)
     }
     for (uint32_t i = 0; i < a->count; i++)
         kept += keep[i];
-    for (double gap = 0.08; gap > 0.004; gap *= 0.7071067811865476) {
+    for (uint32_t round = 0; round < 9; round++) { /* from 8 % down to 0.5 % */
+        const double gap = 0.08 / (double)(1u << round / 2) * (round % 2 ? 0.7071067811865476 : 1.0);
         const struct mg_state *last = a->state[0];
         for (uint32_t i = 1; i < a->count && kept < MG_FRONT_MAX; i++) {
             const struct mg_state *x = a->state[i];

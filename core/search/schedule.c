@@ -96,6 +96,7 @@ static void read_root(struct window_builder *b, uint32_t item, uint32_t root)
 {
     uint32_t x = b->current[root] ? b->current[root] - 1 : new_instance(b, root, MG_NONE);
     struct instance *n = &b->instance[x];
+    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): `current` names instances that exist */
     if (n->maker == item || mg_set_has(&n->readers, item))
         return;
     if (n->maker != MG_NONE)
