@@ -28,7 +28,7 @@ static struct mg_shape batch_shape(const struct mg_shape *shape)
     return batch;
 }
 
-enum mg_code kernel_matmul(const struct mg_kernel *k)
+static void multiply_batches(const struct mg_kernel *k)
 {
     const struct mg_shape *a = &k->op->in_shape[0], *b = &k->op->in_shape[1], *c = &k->op->out_shape[0];
     struct product p = {.trans_a = mg_kernel_int(k, MG_ATTR_TRANS_A), .trans_b = mg_kernel_int(k, MG_ATTR_TRANS_B)};
@@ -42,22 +42,23 @@ enum mg_code kernel_matmul(const struct mg_kernel *k)
                  k->in[1] + mg_broadcast_at(&batch_b, index, batch.rank) * p.k * p.n, k->out[0] + i * p.m * p.n);
         mg_walk_next(&batch, index);
     }
-    return MG_OK;
 }
 
+/* matmul and gemm: alpha a b + beta c. */
 enum mg_code kernel_gemm(const struct mg_kernel *k)
 {
-    const struct mg_shape *c = &k->op->out_shape[0];
+    const struct mg_shape *out = &k->op->out_shape[0];
     int64_t index[MG_MAX_RANK] = {0};
-    double beta = mg_kernel_float(k, MG_ATTR_BETA);
-    enum mg_code code = kernel_matmul(k);
-    for (int64_t i = 0; i < mg_shape_elements(c); i++) {
-        k->out[0][i] *= mg_kernel_float(k, MG_ATTR_ALPHA);
+    double alpha = mg_kernel_float(k, MG_ATTR_ALPHA);
+    double beta = k->op->type == MG_OP_GEMM ? mg_kernel_float(k, MG_ATTR_BETA) : 1;
+    multiply_batches(k);
+    for (int64_t i = 0; i < mg_shape_elements(out); i++) {
+        k->out[0][i] *= alpha;
         if (k->op->in_count > 2)
-            k->out[0][i] += beta * k->in[2][mg_broadcast_at(&k->op->in_shape[2], index, c->rank)];
-        mg_walk_next(c, index);
+            k->out[0][i] += beta * k->in[2][mg_broadcast_at(&k->op->in_shape[2], index, out->rank)];
+        mg_walk_next(out, index);
     }
-    return code;
+    return MG_OK;
 }
 
 /* ---- convolutions ---- */
@@ -146,15 +147,15 @@ static enum mg_code conv_run(const struct conv *conv)
     return MG_OK;
 }
 
-static void add_bias(const struct mg_kernel *k)
+/* Adds operands from 2 on: a bias for each channel, an addend of the result's shape. */
+static void add_operands(const struct mg_kernel *k)
 {
-    if (k->op->in_count < 3)
-        return;
     const struct mg_shape *y = &k->op->out_shape[0];
     struct mg_shape spatial = spatial_of(y);
-    int64_t size = mg_shape_elements(&spatial);
-    for (int64_t i = 0; i < mg_shape_elements(y); i++)
-        k->out[0][i] += k->in[2][i / size % y->dim[1]];
+    int64_t size = mg_shape_elements(&spatial), count = mg_shape_elements(y);
+    for (uint32_t slot = 2; slot < k->op->in_count; slot++)
+        for (int64_t i = 0; i < count; i++)
+            k->out[0][i] += k->in[slot][k->op->in_shape[slot].rank == 1 ? i / size % y->dim[1] : i];
 }
 
 /* Operands are only read unless they are the target, so dropping const is sound. */
@@ -176,7 +177,7 @@ enum mg_code kernel_conv(const struct mg_kernel *k)
     conv.pw = writable(k->in[1]);
     conv.py = k->out[0];
     enum mg_code code = conv_run(&conv);
-    add_bias(k);
+    add_operands(k);
     return code;
 }
 
@@ -188,14 +189,14 @@ enum mg_code kernel_conv_grad_input(const struct mg_kernel *k)
     conv.px = k->out[0];
     conv.pw = writable(k->in[1]);
     conv.py = writable(k->in[0]);
-    return conv_run(&conv);
+    enum mg_code code = conv_run(&conv);
+    add_operands(k);
+    return code;
 }
 
 enum mg_code kernel_conv_transpose(const struct mg_kernel *k)
 {
-    enum mg_code code = kernel_conv_grad_input(k);
-    add_bias(k);
-    return code;
+    return kernel_conv_grad_input(k);
 }
 
 enum mg_code kernel_conv_grad_weight(const struct mg_kernel *k)

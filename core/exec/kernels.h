@@ -10,7 +10,7 @@ typedef enum mg_code mg_kernel_fn(const struct mg_kernel *k);
 mg_kernel_fn kernel_binary, kernel_compare, kernel_where, kernel_squared_error_grad, kernel_unary, kernel_cast;
 mg_kernel_fn kernel_copy, kernel_dropout, kernel_dropout_grad, kernel_update;
 /* contractions and recurrences */
-mg_kernel_fn kernel_matmul, kernel_gemm, kernel_conv, kernel_conv_transpose, kernel_conv_grad_input;
+mg_kernel_fn kernel_gemm, kernel_conv, kernel_conv_transpose, kernel_conv_grad_input;
 mg_kernel_fn kernel_conv_grad_weight, kernel_attention, kernel_attention_grad, kernel_lstm, kernel_gru;
 /* reductions */
 mg_kernel_fn kernel_reduce, kernel_arg_max, kernel_cumsum, kernel_softmax, kernel_softmax_grad;

@@ -37,38 +37,37 @@ static bool is_linear_layer(const struct mg_grad *d)
            !flag(d, MG_ATTR_TRANS_A);
 }
 
-void grad_matmul(struct mg_grad *d)
-{
-    mg_value a = mg_grad_in(d, 0), b = mg_grad_in(d, 1), dy = mg_grad_dy(d, 0);
-    bool trans_a = flag(d, MG_ATTR_TRANS_A), trans_b = flag(d, MG_ATTR_TRANS_B);
-    if (mg_grad_wants(d, 0))
-        mg_grad_give(d, 0, grad_left(d, dy, b, trans_a, trans_b));
-    if (mg_grad_wants(d, 1)) {
-        bool flatten = is_linear_layer(d);
-        mg_value rows = flatten ? rows_of(d, a) : a, dy_rows = flatten ? rows_of(d, dy) : dy;
-        mg_grad_give(d, 1, grad_right(d, dy_rows, rows, trans_a, trans_b));
-    }
-}
-
 static mg_value scaled(struct mg_grad *d, mg_value x, double factor)
 {
     return factor == 1 ? x : mg_grad_affine(d, x, factor, 0);
 }
 
-/* alpha A B + beta c */
-void grad_gemm(struct mg_grad *d)
+/* The gradients of alpha A B + beta c; `flatten`: B's as one product over all rows. */
+static void give_product(struct mg_grad *d, bool flatten, double beta)
 {
     mg_value a = mg_grad_in(d, 0), b = mg_grad_in(d, 1), dy = mg_grad_dy(d, 0);
     bool trans_a = flag(d, MG_ATTR_TRANS_A), trans_b = flag(d, MG_ATTR_TRANS_B);
-    double alpha = mg_grad_attr(d, MG_ATTR_ALPHA)->f, beta = mg_grad_attr(d, MG_ATTR_BETA)->f;
+    double alpha = mg_grad_attr(d, MG_ATTR_ALPHA)->f;
     if (mg_grad_wants(d, 0))
         mg_grad_give(d, 0, scaled(d, grad_left(d, dy, b, trans_a, trans_b), alpha));
-    if (mg_grad_wants(d, 1))
-        mg_grad_give(d, 1, scaled(d, grad_right(d, dy, a, trans_a, trans_b), alpha));
+    if (mg_grad_wants(d, 1)) {
+        mg_value rows = flatten ? rows_of(d, a) : a, dy_rows = flatten ? rows_of(d, dy) : dy;
+        mg_grad_give(d, 1, scaled(d, grad_right(d, dy_rows, rows, trans_a, trans_b), alpha));
+    }
     if (mg_grad_wants(d, 2)) {
         mg_value sum = mg_grad_unbroadcast(d, dy, mg_grad_shape(d, mg_grad_in(d, 2)));
         mg_grad_give(d, 2, scaled(d, sum, beta));
     }
+}
+
+void grad_matmul(struct mg_grad *d)
+{
+    give_product(d, is_linear_layer(d), 1);
+}
+
+void grad_gemm(struct mg_grad *d)
+{
+    give_product(d, false, mg_grad_attr(d, MG_ATTR_BETA)->f);
 }
 
 /* ---- convolution ---- */
@@ -107,12 +106,19 @@ static void give_bias(struct mg_grad *d)
 {
     int64_t axes[MG_MAX_RANK];
     uint32_t count = 0, rank = mg_grad_shape(d, mg_grad_dy(d, 0))->rank;
-    if (!mg_grad_wants(d, 2))
+    if (!mg_grad_wants(d, 2) || mg_grad_shape(d, mg_grad_in(d, 2))->rank != 1)
         return;
     for (uint32_t i = 0; i < rank; i++)
         if (i != 1)
             axes[count++] = i;
     mg_grad_give(d, 2, mg_grad_sum(d, mg_grad_dy(d, 0), axes, count, false));
+}
+
+static void give_addend(struct mg_grad *d, mg_value dy)
+{
+    for (uint32_t slot = 2; slot < 4; slot++)
+        if (mg_grad_wants(d, slot) && mg_grad_shape(d, mg_grad_in(d, slot))->rank == mg_grad_shape(d, dy)->rank)
+            mg_grad_give(d, slot, dy);
 }
 
 void grad_conv(struct mg_grad *d)
@@ -123,6 +129,7 @@ void grad_conv(struct mg_grad *d)
     if (mg_grad_wants(d, 1))
         mg_grad_give(d, 1, emit_grad_weight(d, dy, x, w));
     give_bias(d);
+    give_addend(d, dy);
 }
 
 /* The transpose of a convolution from y's shape to x's: its gradients are that convolution and that one's
@@ -145,6 +152,7 @@ void grad_conv_grad_input(struct mg_grad *d)
         mg_grad_give(d, 0, emit_conv(d, g, w));
     if (mg_grad_wants(d, 1))
         mg_grad_give(d, 1, emit_grad_weight(d, dy, g, w));
+    give_addend(d, g);
 }
 
 /* (dy, x) -> dw, linear in both */

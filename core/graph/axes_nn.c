@@ -10,6 +10,17 @@ static void matrix_in(struct mg_axes *t, uint32_t axis, uint32_t operand, bool t
     mg_axes_in(t, axis, operand, column != transposed ? rank - 1 : rank - 2, 1);
 }
 
+/* The addend, along every axis of the result over which it is not broadcast. */
+static void addend_in(struct mg_axes *t)
+{
+    const struct mg_shape *c = &t->desc->in_shape[2];
+    for (uint32_t a = 0; a < t->count; a++) {
+        int64_t own = (int64_t)t->out[a][0].dim + c->rank - t->desc->out_shape[0].rank;
+        if (own >= 0 && c->dim[own] == t->axis[a].length)
+            mg_axes_in(t, a, 2, own, 1);
+    }
+}
+
 void mg_axes_matmul(struct mg_axes *t)
 {
     const struct mg_op_desc *desc = t->desc;
@@ -30,25 +41,14 @@ void mg_axes_matmul(struct mg_axes *t)
     uint32_t n = mg_axes_open(t, "n", -1, out->dim[out->rank - 1], MG_COMBINE_NONE);
     matrix_in(t, n, 1, tb, true);
     mg_axes_out(t, n, 0, out->rank - 1, 1);
-    if (desc->in_count > 2) /* gemm with an addend: k would add it in every part */
+    if (desc->in_count > 2) { /* and no k: it would add the addend in every part */
+        addend_in(t);
         return;
+    }
     uint32_t rank = desc->in_shape[0].rank;
     uint32_t k = mg_axes_open(t, "k", -1, desc->in_shape[0].dim[ta ? rank - 2 : rank - 1], MG_COMBINE_SUM);
     matrix_in(t, k, 0, ta, true);
     matrix_in(t, k, 1, tb, false);
-}
-
-void mg_axes_gemm(struct mg_axes *t)
-{
-    mg_axes_matmul(t);
-    if (t->desc->in_count < 3)
-        return;
-    const struct mg_shape *c = &t->desc->in_shape[2];
-    for (uint32_t a = 0; a < t->count; a++) {
-        int64_t own = t->out[a][0].dim + (int64_t)c->rank - 2;
-        if (own >= 0 && c->dim[own] == t->axis[a].length)
-            mg_axes_in(t, a, 2, own, 1);
-    }
 }
 
 /* ---- convolution ----
@@ -56,7 +56,7 @@ void mg_axes_gemm(struct mg_axes *t)
  * [f, c / group, ...]; `slot` says where each is: operand number, or 16 for the result. */
 enum { RESULT = 16 };
 struct conv {
-    uint32_t x, y, w, bias;
+    uint32_t x, y, w, bias, addend;
     const struct mg_shape *xs, *ys, *ws;
 };
 
@@ -76,11 +76,15 @@ static void conv_spatial(struct mg_axes *t, const struct conv *c, uint32_t s)
     const int64_t *pads = mg_desc_ints(t->desc, MG_ATTR_PADS, NULL);
     int64_t stride = mg_desc_ints(t->desc, MG_ATTR_STRIDES, NULL)[s], out = c->ys->dim[d];
     bool plain = c->ws->dim[d] == 1 && pads[s] == 0 && pads[s + spatial] == 0 && c->xs->dim[d] == out * stride;
+    if (!plain && c->addend != MG_NONE && c->x == RESULT) /* parts overlap: they would add it twice */
+        return;
     uint32_t a = mg_axes_open(t, "s", (int)s, out, c->w == RESULT ? MG_COMBINE_SUM : MG_COMBINE_NONE);
     if (a == MG_NONE)
         return;
     on(t, a, c->x, d, stride);
     on(t, a, c->y, d, 1);
+    if (c->addend != MG_NONE)
+        mg_axes_in(t, a, c->addend, d, c->x == RESULT ? stride : 1);
     if (plain)
         return;
     struct mg_axis *axis = &t->axis[a];
@@ -95,7 +99,7 @@ static void conv_spatial(struct mg_axes *t, const struct conv *c, uint32_t s)
 static void conv_axes(struct mg_axes *t, const struct conv *c)
 {
     int64_t group = mg_desc_int(t->desc, MG_ATTR_GROUP), image = c->xs->dim[1], features = c->ys->dim[1];
-    bool bias_adds = c->bias != MG_NONE;
+    bool bias_adds = c->bias != MG_NONE, adds = bias_adds || c->addend != MG_NONE;
     uint32_t a = mg_axes_open(t, "n", -1, c->xs->dim[0], c->w == RESULT ? MG_COMBINE_SUM : MG_COMBINE_NONE);
     on(t, a, c->x, 0, 1);
     on(t, a, c->y, 0, 1);
@@ -108,7 +112,7 @@ static void conv_axes(struct mg_axes *t, const struct conv *c)
             on(t, a, c->bias, 0, t->desc->out_shape[0].dim[1] / group);
     } else {
         bool sums = c->x == RESULT; /* over which of the two channels the operator sums */
-        if (!(sums && bias_adds)) {
+        if (!(sums && adds)) {
             a = mg_axes_open(t, "f", -1, features, sums ? MG_COMBINE_SUM : MG_COMBINE_NONE);
             on(t, a, c->y, 1, 1);
             on(t, a, c->w, 0, 1);
@@ -116,7 +120,7 @@ static void conv_axes(struct mg_axes *t, const struct conv *c)
                 on(t, a, c->bias, 0, 1);
         }
         sums = c->y == RESULT;
-        if (!(sums && bias_adds)) {
+        if (!(sums && adds)) {
             a = mg_axes_open(t, "c", -1, image, sums ? MG_COMBINE_SUM : MG_COMBINE_NONE);
             on(t, a, c->x, 1, 1);
             on(t, a, c->w, 1, 1);
@@ -124,14 +128,28 @@ static void conv_axes(struct mg_axes *t, const struct conv *c)
                 on(t, a, c->bias, 0, 1);
         }
     }
+    for (uint32_t k = 0; c->addend != MG_NONE && k < t->count; k++)
+        mg_axes_in(t, k, c->addend, t->out[k][0].dim, t->out[k][0].unit);
     for (uint32_t s = 0; s + 2 < c->xs->rank; s++)
         conv_spatial(t, c, s);
+}
+
+/* The last operand, if it has the result's rank. */
+static uint32_t image_addend(const struct mg_op_desc *desc)
+{
+    bool given = desc->in_count > 2 && desc->in_shape[desc->in_count - 1].rank == desc->out_shape[0].rank;
+    return given ? desc->in_count - 1 : MG_NONE;
+}
+
+static uint32_t bias_of(const struct mg_op_desc *desc)
+{
+    return desc->in_count > 2 && desc->in_shape[2].rank == 1 ? 2 : MG_NONE;
 }
 
 void mg_axes_conv(struct mg_axes *t)
 {
     const struct mg_shape *in = t->desc->in_shape, *out = t->desc->out_shape;
-    struct conv c = {.x = 0, .w = 1, .y = RESULT, .bias = t->desc->in_count > 2 ? 2 : MG_NONE};
+    struct conv c = {.x = 0, .w = 1, .y = RESULT, .bias = bias_of(t->desc), .addend = image_addend(t->desc)};
     c.xs = &in[0], c.ws = &in[1], c.ys = &out[0];
     conv_axes(t, &c);
 }
@@ -140,7 +158,7 @@ void mg_axes_conv(struct mg_axes *t)
 void mg_axes_conv_transpose(struct mg_axes *t)
 {
     const struct mg_shape *in = t->desc->in_shape, *out = t->desc->out_shape;
-    struct conv c = {.y = 0, .w = 1, .x = RESULT, .bias = t->desc->in_count > 2 ? 2 : MG_NONE};
+    struct conv c = {.y = 0, .w = 1, .x = RESULT, .bias = bias_of(t->desc), .addend = image_addend(t->desc)};
     c.ys = &in[0], c.ws = &in[1], c.xs = &out[0];
     conv_axes(t, &c);
 }
@@ -153,7 +171,7 @@ void mg_axes_conv_grad_input(struct mg_axes *t)
 void mg_axes_conv_grad_weight(struct mg_axes *t)
 {
     const struct mg_shape *in = t->desc->in_shape, *out = t->desc->out_shape;
-    struct conv c = {.y = 0, .x = 1, .w = RESULT, .bias = MG_NONE};
+    struct conv c = {.y = 0, .x = 1, .w = RESULT, .bias = MG_NONE, .addend = MG_NONE};
     c.ys = &in[0], c.xs = &in[1], c.ws = &out[0];
     conv_axes(t, &c);
 }

@@ -209,8 +209,10 @@ enum mg_cost_class mg_op_cost(enum mg_op_type type);
 /* Does a reader accept operand `slot` with these strides (in elements)? */
 bool mg_op_accepts_layout(const struct mg_graph *g, mg_op op, uint32_t slot, const struct mg_shape *shape,
                           const int64_t *stride);
+/* Is operand `slot` of a contraction what is added to its result (ops.def)? */
+bool mg_op_is_addend(const struct mg_graph *g, mg_op op, uint32_t slot);
 /* May the only result of `op` take the storage of operand `slot` at its last reading (S6)? Elementwise
- * operators: every element of the result needs that operand at the same index only. */
+ * operators and addends of products: every element of the result needs that operand at the same index only. */
 bool mg_op_may_reuse(const struct mg_graph *g, mg_op op, uint32_t slot);
 bool mg_layout_contiguous(const struct mg_shape *shape, const int64_t *stride);
 

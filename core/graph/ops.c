@@ -69,13 +69,29 @@ enum mg_purity mg_op_purity(const struct mg_graph *g, mg_op op)
     return strcmp(purity, "pure") == 0 ? MG_PURE : strcmp(purity, "seeded") == 0 ? MG_SEEDED : MG_IMPURE;
 }
 
+bool mg_op_is_addend(const struct mg_graph *g, mg_op op, uint32_t slot)
+{
+    const struct mg_op_info *info = &g->ops[op];
+    const struct mg_shape *in = &g->values[info->in[slot]].shape, *out = &g->values[info->out[0]].shape;
+    switch (info->type) {
+    case MG_OP_MATMUL:
+    case MG_OP_GEMM:
+        return slot == 2;
+    case MG_OP_CONV:
+    case MG_OP_CONV_GRAD_INPUT:
+        return slot >= 2 && in->rank == out->rank;
+    default:
+        return false;
+    }
+}
+
 bool mg_op_may_reuse(const struct mg_graph *g, mg_op op, uint32_t slot)
 {
     const struct mg_op_info *info = &g->ops[op];
     const struct mg_op_facts *f = &facts[info->type];
     const struct mg_value_info *in = &g->values[info->in[slot]], *out = &g->values[info->out[0]];
-    if (f->axes != mg_axes_elementwise || f->cost != MG_COST_ELEMENTWISE || f->purity != MG_PURE ||
-        info->out_count != 1)
+    bool elementwise = f->axes == mg_axes_elementwise && f->cost == MG_COST_ELEMENTWISE;
+    if (!(elementwise || mg_op_is_addend(g, op, slot)) || f->purity != MG_PURE || info->out_count != 1)
         return false;
     if (!mg_shape_equal(&in->shape, &out->shape) || mg_dtype_size(in->dtype) != mg_dtype_size(out->dtype))
         return false;

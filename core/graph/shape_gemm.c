@@ -1,5 +1,6 @@
 /* Shape rules: contractions, attention, recurrent layers. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "graph/ops_priv.h"
@@ -27,6 +28,21 @@ static enum mg_code product(struct mg_infer *t, int64_t *m, int64_t *n)
                          (long long)k2);
 }
 
+/* Does operand 2, if there is one, broadcast to the result? */
+static enum mg_code check_addend(struct mg_infer *t)
+{
+    if (t->in_count < 3)
+        return MG_OK;
+    const struct mg_shape *c = &t->in[2], *out = &t->out[0];
+    bool fits = c->rank <= out->rank;
+    for (uint32_t d = 0; fits && d < c->rank; d++)
+        fits = c->dim[d] == 1 || c->dim[d] == out->dim[d + out->rank - c->rank];
+    if (fits)
+        return MG_OK;
+    return mg_infer_fail(t, "/inputs/2", "shape %s does not broadcast to %s", mg_shape_text(t->arena, c),
+                         mg_shape_text(t->arena, out));
+}
+
 enum mg_code mg_shape_matmul(struct mg_infer *t)
 {
     const struct mg_shape *a = &t->in[0], *b = &t->in[1];
@@ -48,7 +64,7 @@ enum mg_code mg_shape_matmul(struct mg_infer *t)
     out->dim[out->rank - 2] = m;
     out->dim[out->rank - 1] = n;
     t->out_dtype[0] = t->in_dtype[0];
-    return MG_OK;
+    return check_addend(t);
 }
 
 enum mg_code mg_shape_gemm(struct mg_infer *t)
@@ -60,16 +76,7 @@ enum mg_code mg_shape_gemm(struct mg_infer *t)
     MG_TRY(product(t, &m, &n));
     t->out[0] = (struct mg_shape){.rank = 2, .dim = {m, n}};
     t->out_dtype[0] = t->in_dtype[0];
-    if (t->in_count < 3)
-        return MG_OK;
-    const struct mg_shape *c = &t->in[2];
-    bool fits = c->rank <= 2;
-    for (uint32_t d = 0; fits && d < c->rank; d++)
-        fits = c->dim[d] == 1 || c->dim[d] == t->out[0].dim[d + 2 - c->rank];
-    if (!fits)
-        return mg_infer_fail(t, "/inputs/2", "shape %s does not broadcast to %s", mg_shape_text(t->arena, c),
-                             mg_shape_text(t->arena, &t->out[0]));
-    return MG_OK;
+    return check_addend(t);
 }
 
 /* ---- convolution ---- */
@@ -127,12 +134,24 @@ static enum mg_code check_weight(struct mg_infer *t, const struct mg_shape *w, i
 
 static enum mg_code check_bias(struct mg_infer *t, int64_t channels)
 {
-    if (t->in_count < 3 || (t->in[2].rank == 1 && t->in[2].dim[0] == channels))
+    if (t->in[2].rank == 1 && t->in[2].dim[0] == channels)
         return MG_OK;
     return mg_infer_fail(t, "/inputs/2", "bias has shape %s, must be [%lld]", mg_shape_text(t->arena, &t->in[2]),
                          (long long)channels);
 }
 
+/* Operands from `from` on: an addend of the result's shape, if any. */
+static enum mg_code check_image_addend(struct mg_infer *t, uint32_t from)
+{
+    if (t->in_count == from || (t->in_count == from + 1 && mg_shape_equal(&t->in[from], &t->out[0])))
+        return MG_OK;
+    char pointer[32];
+    snprintf(pointer, sizeof pointer, "/inputs/%u", from);
+    return mg_infer_fail(t, pointer, "addend has shape %s, must be %s", mg_shape_text(t->arena, &t->in[from]),
+                         mg_shape_text(t->arena, &t->out[0]));
+}
+
+/* x, w, optionally a bias (one dimension), optionally an addend. */
 enum mg_code mg_shape_conv(struct mg_infer *t)
 {
     struct window win;
@@ -141,7 +160,9 @@ enum mg_code mg_shape_conv(struct mg_infer *t)
     MG_TRY(mg_infer_rank(t, 1, x->rank, x->rank));
     MG_TRY(mg_infer_same_dtype(t));
     MG_TRY(check_weight(t, w, x->dim[1], w->dim[0]));
-    MG_TRY(check_bias(t, w->dim[0]));
+    bool biased = t->in_count > 2 && (t->in_count == 4 || t->in[2].rank != x->rank);
+    if (biased)
+        MG_TRY(check_bias(t, w->dim[0]));
     t->out[0] = (struct mg_shape){.rank = x->rank, .dim = {x->dim[0], w->dim[0]}};
     t->out_dtype[0] = t->in_dtype[0];
     for (uint32_t d = 0; d < win.spatial; d++) {
@@ -149,7 +170,7 @@ enum mg_code mg_shape_conv(struct mg_infer *t)
         if (t->out[0].dim[d + 2] < 0)
             return bad_window(t, d);
     }
-    return MG_OK;
+    return check_image_addend(t, biased ? 3 : 2);
 }
 
 /* x [n, c, ...], weight [c, f / group, kernel...]. */
@@ -164,7 +185,8 @@ enum mg_code mg_shape_conv_transpose(struct mg_infer *t)
     if (group < 1 || group > INT32_MAX || w->dim[1] > INT32_MAX)
         return mg_infer_fail(t, "/attrs/group", "group is out of range");
     MG_TRY(check_weight(t, w, w->dim[1] * group, x->dim[1]));
-    MG_TRY(check_bias(t, w->dim[1] * group));
+    if (t->in_count > 2)
+        MG_TRY(check_bias(t, w->dim[1] * group));
     const int64_t *extra = mg_infer_ints(t, MG_ATTR_OUTPUT_PADDING, NULL);
     t->out[0] = (struct mg_shape){.rank = x->rank, .dim = {x->dim[0], w->dim[1] * group}};
     t->out_dtype[0] = t->in_dtype[0];
@@ -197,7 +219,7 @@ enum mg_code mg_shape_conv_grad_input(struct mg_infer *t)
         if (spatial[d] < 0 || conv_size(&win, d, spatial[d], w->dim[d + 2]) != dy->dim[d + 2])
             return bad_window(t, d);
     }
-    return MG_OK;
+    return check_image_addend(t, 2);
 }
 
 enum mg_code mg_shape_conv_grad_weight(struct mg_infer *t)

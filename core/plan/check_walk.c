@@ -369,6 +369,8 @@ static bool pointwise(const struct mg_graph *g, mg_op op, uint32_t slot)
     if (info->type == MG_OP_OPAQUE || mg_dtype_size(a->dtype) != mg_dtype_size(b->dtype) ||
         !mg_shape_equal(&a->shape, &b->shape))
         return false;
+    if (mg_op_is_addend(g, op, slot))
+        return true;
     uint32_t count, covered = 0, wanted = 0;
     const struct mg_axis *axes = mg_op_axes(g, op, &count);
     for (uint32_t k = 0; k < count; k++) {

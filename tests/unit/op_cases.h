@@ -110,9 +110,13 @@ static const struct op_case op_cases[] = {
     CASE(MATMUL, (W(2, 2, 4, 3), W(2, 2, 5, 4)), 1, (INT(TRANS_A, 1), INT(TRANS_B, 1)))
     PLAIN(MATMUL, (W(2, 1, 3, 4), W(3, 4, 2)), 1)
     PLAIN(MATMUL, (W(3, 4), W(2, 4, 5)), 1)
+    PLAIN(MATMUL, (W(2, 3, 4), W(4, 5), W(2, 3, 5)), 1)
+    CASE(MATMUL, (W(2, 3, 4), W(4, 5), W(3, 1)), 1, (REAL(ALPHA, 0.5)))
     CASE(GEMM, (W(3, 4), W(4, 2), W(2)), 1, (REAL(ALPHA, 0.5), REAL(BETA, 2)))
     CASE(GEMM, (W(4, 3), W(2, 4), W(3, 1)), 1, (INT(TRANS_A, 1), INT(TRANS_B, 1)))
     PLAIN(GEMM, (W(3, 4), W(4, 2)), 1)
+    PLAIN(CONV, (W(2, 3, 5), W(4, 3, 3), W(2, 4, 3)), 1)
+    PLAIN(CONV, (W(2, 3, 5), W(4, 3, 1), W(4), W(2, 4, 5)), 1)
     PLAIN(CONV, (W(2, 3, 5), W(4, 3, 3), W(4)), 1)
     CASE(CONV, (W(2, 4, 5, 6), W(6, 2, 3, 2)), 1,
          (INT(GROUP, 2), INTS(STRIDES, 2, 1), INTS(PADS, 1, 0, 1, 1), INTS(DILATIONS, 1, 2)))
@@ -120,6 +124,8 @@ static const struct op_case op_cases[] = {
     PLAIN(CONV, (W(2, 4, 3, 3), W(6, 4, 1, 1)), 1)
     CASE(CONV_TRANSPOSE, (W(2, 4, 3, 4), W(4, 3, 3, 2), W(6)), 1,
          (INT(GROUP, 2), INTS(STRIDES, 2, 2), INTS(PADS, 1, 0, 0, 1), INTS(OUTPUT_PADDING, 1, 0)))
+    CASE(CONV_GRAD_INPUT, (W(2, 4, 3, 4), W(4, 3, 1, 1), W(2, 3, 3, 4)), 1, (INTS(SPATIAL, 3, 4)))
+    CASE(CONV_GRAD_INPUT, (W(2, 4, 3), W(4, 3, 3), W(2, 3, 5)), 1, (INTS(SPATIAL, 5)))
     CASE(CONV_GRAD_INPUT, (W(2, 4, 3, 4), W(4, 3, 3, 2)), 1,
          (INTS(SPATIAL, 6, 5), INT(GROUP, 2), INTS(STRIDES, 2, 1), INTS(PADS, 1, 0, 0, 0)))
     CASE(CONV_GRAD_WEIGHT, (W(2, 4, 3, 4), W(2, 6, 6, 5)), 1,
