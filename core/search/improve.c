@@ -62,7 +62,7 @@ static bool pays(const struct mg_state *original, const struct mg_state *rewritt
            (double)rewritten->cost.peak <= 1.02 * (double)original->cost.peak;
 }
 
-/* Evaluates the same regions in each variant; the better one becomes a seed. */
+/* Evaluates the same regions in each variant; the best one becomes a seed. */
 static void add_plain_seed(struct improver *m, const struct mg_scheme *const *schemes)
 {
     struct mg_searcher *s = m->s;
@@ -78,7 +78,7 @@ static void add_plain_seed(struct improver *m, const struct mg_scheme *const *sc
             continue;
         uint32_t worse = first + !pays(m->seed[first], m->seed[first + 1]);
         mg_pool_drop(&s->pool, m->seed[worse]);
-        m->seed[worse] = m->seed[first + 1];
+        m->seed[first] = m->seed[2 * first + 1 - worse];
         m->seeds--;
     }
 }

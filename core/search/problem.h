@@ -36,6 +36,7 @@ struct mg_problem {
     const struct mg_graph *original;
     const struct mg_edit *edits;
     uint32_t edit_count;
+    uint32_t variant; /* number among the problems of one search; 0: the original */
     const struct mg_device *device;
     struct mg_arena *arena;
     uint32_t op_count, value_count;

@@ -406,8 +406,8 @@ static void find_reuse(struct compiler *c)
 
 struct mg_hash128 mg_scheme_hash(const struct mg_problem *p, const struct mg_region *specs, uint32_t count)
 {
-    uint64_t edited = p->edit_count;
-    struct mg_hash128 sum = edited ? mg_hash_words(&edited, 1) : (struct mg_hash128){0, 0};
+    uint64_t variant = p->variant;
+    struct mg_hash128 sum = variant ? mg_hash_words(&variant, 1) : (struct mg_hash128){0, 0};
     for (uint32_t r = 0; r < count; r++) {
         const struct mg_region *spec = &specs[r];
         struct mg_hash128 one = {0, 0};

@@ -4,14 +4,16 @@
 
 #include "search/variant.h"
 
-/* The original, and if rewrites pay the graph with them. */
+/* The original, and if rewrites pay the graph with them: without and with those that trade memory for time. */
 static enum mg_code build_problems(struct mg_searcher *s, struct mg_error *err)
 {
     enum mg_code code = mg_problem_build(s->g, s->options, s->arena, &s->variants[0].p, err);
     s->variant_count = code == MG_OK;
-    if (code == MG_OK)
-        code = mg_variant_build(s->variants[0].p, s->options, s->arena, &s->variants[1].p, err);
-    s->variant_count += s->variants[1].p != NULL;
+    for (uint32_t joins = 0; joins < 2 && code == MG_OK; joins++) {
+        struct mg_problem **out = &s->variants[s->variant_count].p;
+        code = mg_variant_build(s->variants[0].p, s->options, joins, s->arena, out, err);
+        s->variant_count += *out != NULL;
+    }
     return code;
 }
 

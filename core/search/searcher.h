@@ -9,7 +9,7 @@
 enum { MG_NO_ORDER = 256 };
 
 /* A graph that the search works on, and what is sized for it. */
-enum { MG_VARIANTS_MAX = 2 }; /* the original, and the one with all rewrites that pay */
+enum { MG_VARIANTS_MAX = 3 }; /* the original; with folds; with folds and joins (variant.h) */
 struct mg_variant {
     struct mg_problem *p;
     struct mg_dimensions *dimensions;

@@ -5,8 +5,6 @@
 
 #include <string.h>
 
-enum { KINDS_MAX = 16 };
-
 struct kind {
     struct mg_hash128 hash;
     bool pays;
@@ -15,8 +13,8 @@ struct kind {
 struct chooser {
     const struct mg_problem *p;
     struct mg_arena *arena;
-    struct kind kinds[KINDS_MAX];
-    uint32_t kind_count;
+    struct kind *kinds;
+    size_t kind_count, kind_capacity;
     double latency; /* of the original */
 };
 
@@ -51,11 +49,11 @@ static bool allowed(const struct chooser *c, const struct mg_rewrite_match *matc
     const struct mg_graph *g = c->p->g;
     uint64_t joined = 0;
     for (uint32_t i = 0; i < match->op_count; i++) {
-        joined += g->values[g->ops[match->ops[i]].in[1]].bytes;
+        joined += match->joins ? g->values[g->ops[match->ops[i]].in[1]].bytes : 0;
         if (c->p->forbidden[match->ops[i]])
             return false; /* constraints name operators that would no longer be there */
     }
-    return joined <= g->values[g->ops[match->ops[0]].in[0]].bytes;
+    return !match->joins || joined <= g->values[g->ops[match->ops[0]].in[0]].bytes;
 }
 
 static enum mg_code tried_pays(struct chooser *c, const struct mg_rewrite_match *match, bool *pays,
@@ -76,20 +74,18 @@ static enum mg_code match_pays(struct chooser *c, const struct mg_rewrite_match 
     *pays = false;
     if (!allowed(c, match))
         return MG_OK;
-    for (uint32_t k = 0; k < c->kind_count; k++)
+    for (size_t k = 0; k < c->kind_count; k++)
         if (c->kinds[k].hash.lo == hash.lo && c->kinds[k].hash.hi == hash.hi) {
             *pays = c->kinds[k].pays;
             return MG_OK;
         }
-    if (c->kind_count == KINDS_MAX)
-        return MG_OK;
     enum mg_code code = tried_pays(c, match, pays, err);
-    c->kinds[c->kind_count++] = (struct kind){hash, *pays};
+    *MG_PUSH(c->arena, c->kinds, c->kind_count, c->kind_capacity) = (struct kind){hash, *pays};
     return code;
 }
 
 static enum mg_code build_edited(const struct mg_problem *original, const struct mg_search_options *options,
-                                 const struct mg_edit *edits, uint32_t count, struct mg_arena *arena,
+                                 const struct mg_edit *edits, uint32_t count, bool joins, struct mg_arena *arena,
                                  struct mg_problem **out, struct mg_error *err)
 {
     struct mg_graph *edited;
@@ -101,17 +97,18 @@ static enum mg_code build_edited(const struct mg_problem *original, const struct
     (*out)->original = original->g;
     (*out)->edits = edits;
     (*out)->edit_count = count;
+    (*out)->variant = joins ? 2 : 1;
     return MG_OK;
 }
 
-enum mg_code mg_variant_build(const struct mg_problem *original, const struct mg_search_options *options,
+enum mg_code mg_variant_build(const struct mg_problem *original, const struct mg_search_options *options, bool joins,
                               struct mg_arena *arena, struct mg_problem **out, struct mg_error *err)
 {
     struct mg_rewrite_match *matches;
-    uint32_t count, kept = 0;
+    uint32_t count, kept = 0, joining = 0;
     if (!(options->techniques & MG_TECHNIQUE_REWRITE) || options->numerics == MG_NUMERICS_EXACT)
         return MG_OK;
-    enum mg_code code = mg_rewrite_find(original->g, arena, &matches, &count, err);
+    enum mg_code code = mg_rewrite_find(original->g, joins, arena, &matches, &count, err);
     if (code != MG_OK || count == 0)
         return code;
     struct chooser c = {.p = original, .arena = arena};
@@ -122,10 +119,12 @@ enum mg_code mg_variant_build(const struct mg_problem *original, const struct mg
     for (uint32_t i = 0; i < count && code == MG_OK; i++) {
         bool pays;
         code = match_pays(&c, &matches[i], &pays, err);
-        if (code == MG_OK && pays)
+        if (code == MG_OK && pays) {
             edits[kept++] = matches[i].edit;
+            joining += matches[i].joins;
+        }
     }
-    if (code != MG_OK || kept == 0)
+    if (code != MG_OK || kept == 0 || (joins && joining == 0))
         return code;
-    return build_edited(original, options, edits, kept, arena, out, err);
+    return build_edited(original, options, edits, kept, joins, arena, out, err);
 }
