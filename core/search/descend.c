@@ -9,6 +9,7 @@
 #include "search/schedule.h"
 
 enum { TRIES = 4, TRIES_MAX = 12, CANDIDATES_MAX = 512 };
+enum { STALE_MAX = 8 }; /* an edit may raise the peak, an order the excess: together they could go round for ever */
 
 struct candidate {
     uint32_t gap;
@@ -238,10 +239,16 @@ bool mg_descend(struct mg_searcher *s, struct mg_descent *d)
 {
     d->cost = mg_evaluate(&s->evaluator, d->scheme, d->list);
     memcpy(s->live, s->evaluator.live_at, d->list->count * sizeof *s->live);
-    double excess = excess_of(s->live, d->list->count, d->target);
-    while (d->cost.peak > d->target && !s->stop)
+    double excess = excess_of(s->live, d->list->count, d->target), least_excess = excess;
+    uint64_t least_peak = d->cost.peak;
+    uint32_t stale = 0;
+    while (d->cost.peak > d->target && !s->stop && stale < STALE_MAX) {
         if (!come_down(s, d, &excess))
             return false;
+        stale = d->cost.peak < least_peak || excess < least_excess ? 0 : stale + 1;
+        least_peak = d->cost.peak < least_peak ? d->cost.peak : least_peak;
+        least_excess = excess < least_excess ? excess : least_excess;
+    }
     return d->cost.peak <= d->target;
 }
 
@@ -293,7 +300,8 @@ void mg_polish(struct mg_searcher *s, struct mg_descent *d, uint64_t cap)
         mg_edit_undo(s->p, d->list, undo, s->scratch, &s->trial);
         if (mg_list_check(s->p, d->scheme, &s->trial, s->scratch, &why) == MG_OK) {
             struct mg_cost cost = mg_searcher_try(s, d->scheme, &s->trial);
-            if (cost.peak <= cap && cost.latency <= d->cost.latency) {
+            bool taken_back = s->trial.count < d->list->count; /* else the same edit could be undone for ever */
+            if (taken_back && cost.peak <= cap && cost.latency <= d->cost.latency) {
                 d->cost = cost;
                 mg_list_copy(d->list, &s->trial);
                 undone = from;
