@@ -18,6 +18,7 @@ struct reader {
         ref_capacity;
     int64_t *bounds; /* of the region being read */
     size_t bound_count;
+    struct mg_writer *text; /* of the edit's member being read */
 };
 
 /* ---- operators by name ---- */
@@ -126,14 +127,55 @@ static bool require(struct mg_json *j, uint32_t seen, uint32_t wanted, const cha
 }
 
 /* ---- the lists' elements ---- */
-static bool read_text(struct reader *r, const char **out)
+/* A value of any kind, written as a plan writes it: without white space, strings in one form. */
+static bool copy_value(struct mg_json *j, struct mg_writer *w)
 {
     const char *text;
-    size_t size;
-    if (!mg_json_skip(&r->json, &text, &size))
+    double number;
+    bool truth;
+    switch (mg_json_peek(j)) {
+    case MG_JSON_OBJECT:
+        mg_write_begin_object(w);
+        for (bool ok = mg_json_enter_object(j); ok && mg_json_next_member(j, &text);) {
+            mg_write_key(w, text);
+            ok = copy_value(j, w);
+        }
+        mg_write_end_object(w);
+        break;
+    case MG_JSON_ARRAY:
+        mg_write_begin_array(w);
+        for (bool ok = mg_json_enter_array(j); ok && mg_json_next_element(j);)
+            ok = copy_value(j, w);
+        mg_write_end_array(w);
+        break;
+    case MG_JSON_STRING:
+        if (mg_json_string(j, &text, NULL))
+            mg_write_string(w, text);
+        break;
+    case MG_JSON_NUMBER:
+        if (mg_json_double(j, &number))
+            mg_write_double(w, number);
+        break;
+    case MG_JSON_BOOL:
+        if (mg_json_bool(j, &truth))
+            mg_write_bool(w, truth);
+        break;
+    default:
+        if (mg_json_null(j))
+            mg_write_null(w);
+    }
+    return j->err.code == MG_OK;
+}
+
+static bool read_text(struct reader *r, const char **out)
+{
+    mg_writer_release(r->text); /* and start anew */
+    if (!copy_value(&r->json, r->text))
         return false;
-    char *copy = mg_arena_alloc(r->arena, size + 1);
-    memcpy(copy, text, size);
+    if (!mg_writer_finish(r->text))
+        return mg_json_fail(&r->json, MG_ERR_NOMEM, "no memory for an edit");
+    char *copy = mg_arena_alloc(r->arena, r->text->size + 1);
+    memcpy(copy, r->text->data, r->text->size);
     *out = copy;
     return true;
 }
@@ -635,6 +677,7 @@ struct reading {
     size_t size;
     struct mg_arena *arena;
     struct mg_plan **out;
+    struct mg_writer writer;
 };
 
 static enum mg_code fail_as(const struct reader *r, struct mg_error *err)
@@ -647,7 +690,8 @@ static enum mg_code fail_as(const struct reader *r, struct mg_error *err)
 static enum mg_code read_all(void *context, struct mg_error *err)
 {
     struct reading *c = context;
-    struct reader r = {.original = c->g, .arena = c->arena, .plan = MG_NEW(c->arena, struct mg_plan)};
+    struct reader r = {
+        .original = c->g, .arena = c->arena, .plan = MG_NEW(c->arena, struct mg_plan), .text = &c->writer};
     mg_json_init(&r.json, c->arena, c->text, c->size);
     if (!read_edits(&r))
         return fail_as(&r, err);
@@ -666,6 +710,9 @@ static enum mg_code read_all(void *context, struct mg_error *err)
 enum mg_code mg_plan_read(const struct mg_graph *g, const char *json, size_t size, struct mg_arena *arena,
                           struct mg_plan **out, struct mg_error *err)
 {
-    struct reading context = {g, json, size, arena, out};
-    return mg_arena_guard(arena, read_all, &context, err);
+    struct reading context = {.g = g, .text = json, .size = size, .arena = arena, .out = out};
+    mg_writer_init(&context.writer);
+    enum mg_code code = mg_arena_guard(arena, read_all, &context, err);
+    mg_writer_release(&context.writer);
+    return code;
 }
