@@ -1,9 +1,6 @@
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "formats/formats.h"
-#include "server/file.h"
 #include "server/source.h"
 
 static void write_entry(struct mg_writer *w, const struct mg_zoo_entry *entry)
@@ -52,46 +49,14 @@ static int list(void)
     return MG_EXIT_DONE;
 }
 
-static void print_summary(const struct mg_graph *g)
-{
-    struct mg_graph_stats stats;
-    mg_graph_stats(g, &stats);
-    printf("%s: %zu operators, %zu values, %llu parameters, %llu contractions with %.6e operations\ndigest %s\n",
-           g->name, g->op_count, g->value_count, (unsigned long long)stats.parameters,
-           (unsigned long long)stats.contractions, stats.contraction_flops, g->digest);
-}
-
-static int write_graph(const struct mg_options *options, const struct mg_graph *g)
-{
-    const char *path = options->value[MG_OPTION_OUTPUT], *format = options->value[MG_OPTION_FORMAT];
-    struct mg_writer w;
-    bool dot = format && strcmp(format, "dot") == 0;
-    if (format && !dot && strcmp(format, "json") != 0) {
-        fprintf(stderr, "magisd zoo: --format is json or dot\n");
-        return MG_EXIT_USAGE;
-    }
-    if (!path && !format && isatty(STDOUT_FILENO) == 1 && !mg_options_flag(options, MG_OPTION_JSON)) {
-        print_summary(g);
-        return MG_EXIT_DONE;
-    }
-    mg_writer_init(&w);
-    if (dot)
-        mg_graph_write_dot(&w, g);
-    else
-        mg_graph_write(&w, g);
-    bool good = mg_writer_finish(&w) && mg_file_write(path ? path : "-", w.data, w.size);
-    mg_writer_release(&w);
-    return good ? MG_EXIT_DONE : MG_EXIT_FAILED;
-}
-
 static int show(const struct mg_options *options, const char *name)
 {
     char text[256];
-    struct mg_source source;
+    struct mg_source source = {.keep_contents = false};
     snprintf(text, sizeof text, "%s%s", strncmp(name, "zoo:", 4) == 0 ? "" : "zoo:", name);
     int code = mg_source_open(&source, options, text);
     if (code == MG_EXIT_DONE)
-        code = write_graph(options, source.graph);
+        code = mg_source_write_graph(options, source.graph);
     mg_source_release(&source);
     return code;
 }

@@ -1,10 +1,16 @@
 #include "server/file.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+enum { MAX_READ = 1 << 30 };
 
 static bool complain(const char *path, const char *why)
 {
@@ -46,6 +52,35 @@ bool mg_file_read(const char *path, size_t limit, char **data, size_t *size)
     bool good = read_all(file, path, limit, data, size);
     fclose(file);
     return good;
+}
+
+bool mg_file_open(struct mg_file *file, const char *path)
+{
+    struct stat info;
+    *file = (struct mg_file){NULL, 0, NULL};
+    int fd = strcmp(path, "-") == 0 ? -1 : open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 && strcmp(path, "-") != 0)
+        return complain(path, strerror(errno));
+    bool regular = fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size > 0;
+    void *mapped = regular ? mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0) : MAP_FAILED;
+    if (fd >= 0)
+        close(fd);
+    if (mapped == MAP_FAILED) {
+        bool good = mg_file_read(path, MAX_READ, &file->copy, &file->size);
+        file->data = good ? file->copy : NULL;
+        return good;
+    }
+    file->data = mapped;
+    file->size = (size_t)info.st_size;
+    return true;
+}
+
+void mg_file_close(struct mg_file *file)
+{
+    if (file->data && !file->copy)
+        munmap((void *)(uintptr_t)file->data, file->size);
+    free(file->copy);
+    *file = (struct mg_file){NULL, 0, NULL};
 }
 
 bool mg_file_write(const char *path, const void *data, size_t size)

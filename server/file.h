@@ -7,6 +7,14 @@
 
 /* *data is malloc'ed and NUL-terminated. "-" is standard input. */
 bool mg_file_read(const char *path, size_t limit, char **data, size_t *size);
+/* A file mapped into memory, so that what nobody reads is never loaded; "-" and pipes are read whole. */
+struct mg_file {
+    const char *data;
+    size_t size;
+    char *copy; /* instead of a mapping */
+};
+bool mg_file_open(struct mg_file *file, const char *path);
+void mg_file_close(struct mg_file *file); /* also one that was never opened, if all is zero */
 /* Writes beside the target and renames: readers see the old or the new file. "-" is standard output. */
 bool mg_file_write(const char *path, const void *data, size_t size);
 

@@ -81,7 +81,7 @@ static enum mg_code read_posted(struct ask *a, struct mg_error *err)
     if (code != MG_OK)
         return code;
     a->problem = "invalid-graph";
-    code = mg_job_request_graph(&a->request, &a->arena, &a->graph, err);
+    code = mg_job_request_graph(&a->request, &a->arena, &a->graph, NULL, err);
     if (code == MG_OK && a->graph->op_count > MAX_OPERATORS)
         code = mg_fail(err, MG_ERR_LIMIT, "/graph/ops", "more than %d operators", MAX_OPERATORS);
     if (code == MG_OK)

@@ -190,6 +190,25 @@ static bool read_zoo(struct reader *r, void *into)
     return r->json->err.code == MG_OK;
 }
 
+static bool read_symbols(struct reader *r, void *into)
+{
+    struct mg_job_request *q = r->request;
+    const char *key;
+    (void)into;
+    if (!mg_json_enter_object(r->json))
+        return false;
+    while (mg_json_next_member(r->json, &key)) {
+        struct mg_onnx_symbol *symbol = MG_PUSH(r->arena, q->symbols, q->symbol_count, q->symbol_capacity);
+        symbol->name = mg_arena_strdup(r->arena, key);
+        if (!mg_json_int(r->json, &symbol->value))
+            return false;
+        if (symbol->value < 0 || q->symbol_count > 1000)
+            return mg_json_fail(r->json, MG_ERR_INVALID,
+                                "a symbol is a size of at least 0, and there are at most 1000");
+    }
+    return r->json->err.code == MG_OK;
+}
+
 /* ---- training ---- */
 
 static const char *const loss_words[] = {"squared", "mse", "cross_entropy", "sum", "output"};
@@ -487,7 +506,7 @@ static const struct member request_members[] = {
     {"graph", read_graph, 0},
     {"zoo", read_zoo, 0},
     {"training", read_training, 0},
-    {"symbols", refuse, 0},
+    {"symbols", read_symbols, 0},
     {"device", read_device, AT(device)},
     {"timings", read_timings, AT(timings)},
     {"limit", read_limit, 0},
@@ -525,6 +544,8 @@ static enum mg_code check_source(const struct mg_job_request *q, const struct mg
 {
     if (q->graph && q->model)
         return mg_fail(err, MG_ERR_INVALID, "/zoo", "graph and zoo exclude each other");
+    if (q->symbol_count && q->model)
+        return mg_fail(err, MG_ERR_INVALID, "/symbols", "symbols belong to an ONNX model");
     if (!q->graph && !q->model && !rules->detached)
         return mg_fail(err, MG_ERR_INVALID, "", "a request needs a graph or a network of the zoo");
     return MG_OK;
@@ -710,6 +731,17 @@ static void write_baselines(struct mg_writer *w, const struct mg_job_request *q)
     mg_write_end_array(w);
 }
 
+static void write_symbols(struct mg_writer *w, const struct mg_job_request *q)
+{
+    if (!q->symbol_count)
+        return;
+    mg_write_key(w, "symbols");
+    mg_write_begin_object(w);
+    for (size_t i = 0; i < q->symbol_count; i++)
+        mg_write_member_int(w, q->symbols[i].name, q->symbols[i].value);
+    mg_write_end_object(w);
+}
+
 void mg_job_request_write(struct mg_writer *w, const struct mg_job_request *q)
 {
     static const char *const priorities[] = {"interactive", "normal", "batch"};
@@ -728,6 +760,7 @@ void mg_job_request_write(struct mg_writer *w, const struct mg_job_request *q)
     mg_write_member_string(w, "numerics", numerics[q->numerics]);
     mg_write_member_string(w, "priority", priorities[q->priority]);
     mg_write_member_uint(w, "reserve_bytes", q->reserve_bytes);
+    write_symbols(w, q);
     write_techniques(w, q->techniques);
     mg_write_member_string(w, "timings", q->timings);
     if (q->has_training)
@@ -745,6 +778,7 @@ static void write_steering(struct mg_writer *w, const struct mg_job_request *req
     q.label_count = 0;
     q.model = NULL;
     q.has_training = false; /* in the graph already */
+    q.symbol_count = 0;
     q.priority = MG_REQUEST_NORMAL;
     q.fresh = false;
     q.deadline_s = 0;
@@ -800,14 +834,27 @@ static void prefix_pointer(struct mg_error *err, const char *prefix)
     memcpy(err->pointer, pointer, sizeof pointer);
 }
 
+static enum mg_code read_onnx(const struct mg_job_request *q, struct mg_arena *arena, struct mg_graph **out,
+                              struct mg_onnx_model *model, struct mg_error *err)
+{
+    const struct mg_onnx_options options = {
+        .symbols = q->symbols, .symbol_count = (uint32_t)q->symbol_count, .keep_data = q->keep_contents};
+    struct mg_onnx_model ignored;
+    model = model ? model : &ignored;
+    enum mg_code code = mg_onnx_read(q->onnx, &options, arena, model, err);
+    *out = model->graph;
+    return code;
+}
+
 enum mg_code mg_job_request_graph(const struct mg_job_request *q, struct mg_arena *arena, struct mg_graph **out,
-                                  struct mg_error *err)
+                                  struct mg_onnx_model *model, struct mg_error *err)
 {
     struct mg_training training = q->training;
     bool trains = q->has_training;
     struct mg_graph *g = NULL;
-    enum mg_code code = q->model ? mg_zoo_build(q->model, q->options, (uint32_t)q->option_count, arena, &g, err)
-                                 : mg_graph_read(q->graph, q->graph_size, arena, &g, &training, &trains, err);
+    enum mg_code code = q->model  ? mg_zoo_build(q->model, q->options, (uint32_t)q->option_count, arena, &g, err)
+                        : q->onnx ? read_onnx(q, arena, &g, model, err)
+                                  : mg_graph_read(q->graph, q->graph_size, arena, &g, &training, &trains, err);
     if (q->has_training) {
         training = q->training;
         trains = true;
@@ -816,7 +863,7 @@ enum mg_code mg_job_request_graph(const struct mg_job_request *q, struct mg_aren
         code = mg_graph_differentiate(g, &training, arena, &g, err);
     if (code == MG_OK)
         code = mg_graph_normalise(g, arena, out, err);
-    if (code != MG_OK)
+    if (code != MG_OK && strncmp(err->pointer, "/symbols", 8) != 0)
         prefix_pointer(err, q->model ? "/zoo" : "/graph");
     return code;
 }

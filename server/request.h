@@ -4,6 +4,7 @@
 #define MG_SERVER_REQUEST_H
 
 #include "device/device.h"
+#include "formats/onnx.h"
 #include "search/search.h"
 #include "zoo/zoo.h"
 
@@ -20,6 +21,10 @@ struct mg_job_request {
 
     const char *graph; /* raw JSON, not parsed yet */
     size_t graph_size;
+    const struct mg_bytes *onnx; /* a model that comes beside the request (set by the caller), read once */
+    bool keep_contents;          /* ... with the data of its initialisers */
+    struct mg_onnx_symbol *symbols;
+    size_t symbol_count, symbol_capacity;
     const char *model; /* zoo */
     struct mg_zoo_option *options;
     size_t option_count, option_capacity;
@@ -68,8 +73,9 @@ enum mg_code mg_job_request_digest(const struct mg_job_request *request, char ou
 void mg_job_request_search_options(const struct mg_job_request *request, struct mg_search_options *out);
 bool mg_job_request_wants_baseline(const struct mg_job_request *request, const char *name);
 
-/* Builds, differentiates if asked to and normalises the graph that the request names. Inside a guard. */
+/* Builds, differentiates if asked to and normalises the graph that the request names. Inside a guard. `model` (may be
+ * NULL) receives what is known beside the graph of an ONNX model. */
 enum mg_code mg_job_request_graph(const struct mg_job_request *request, struct mg_arena *arena, struct mg_graph **out,
-                                  struct mg_error *err) MG_WARN_UNUSED;
+                                  struct mg_onnx_model *model, struct mg_error *err) MG_WARN_UNUSED;
 
 #endif

@@ -3,8 +3,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#include "server/file.h"
+#include "formats/formats.h"
 
 enum { MAX_FILE = 1 << 30 };
 
@@ -29,14 +30,32 @@ static bool write_file_member(struct mg_writer *w, const char *key, const char *
     size_t size;
     if (!mg_file_read(path, MAX_FILE, &data, &size))
         return false;
-    if (size > 8 && data[0] == '\x08') {
-        fprintf(stderr, "magisd: %s: ONNX files are not supported by this version\n", path);
-        free(data);
-        return false;
-    }
     mg_write_key(w, key);
     mg_write_raw(w, data, size);
     free(data);
+    return true;
+}
+
+/* A JSON document begins with a brace; all else is held for a model. */
+static bool is_json(const struct mg_file *file)
+{
+    size_t at = 0;
+    while (at < file->size && at < 64 && strchr(" \t\r\n\xef\xbb\xbf", file->data[at]) && file->data[at])
+        at++;
+    return at == file->size || file->data[at] == '{';
+}
+
+static bool write_graph_file(struct mg_source *source, const char *path)
+{
+    if (!mg_file_open(&source->file, path))
+        return false;
+    if (is_json(&source->file)) {
+        mg_write_key(&source->text, "graph");
+        mg_write_raw(&source->text, source->file.data, source->file.size);
+        return true;
+    }
+    source->block = (struct mg_bytes_block){source->file.data, source->file.size};
+    source->bytes = mg_bytes_from_block(&source->block);
     return true;
 }
 
@@ -61,8 +80,9 @@ static bool write_device(struct mg_writer *w, const char *device)
     return true;
 }
 
-static bool write_request(struct mg_writer *w, const struct mg_options *options, const char *text)
+static bool write_request(struct mg_source *source, const struct mg_options *options, const char *text)
 {
+    struct mg_writer *w = &source->text;
     mg_write_begin_object(w);
     mg_options_write_members(options, w);
     bool good = write_device(w, options->value[MG_OPTION_DEVICE]);
@@ -71,7 +91,7 @@ static bool write_request(struct mg_writer *w, const struct mg_options *options,
     else if (good && options->value[MG_OPTION_SET])
         good = fprintf(stderr, "magisd: --set is for networks of the zoo\n") < 0;
     else if (good)
-        good = write_file_member(w, "graph", text);
+        good = write_graph_file(source, text);
     mg_write_end_object(w);
     return mg_writer_finish(w) && good;
 }
@@ -79,19 +99,21 @@ static bool write_request(struct mg_writer *w, const struct mg_options *options,
 static enum mg_code read_request(void *context, struct mg_error *err)
 {
     struct mg_source *source = context;
-    const struct mg_request_rules rules = {.detached = false, .max_seconds = 0};
-    enum mg_code code =
-        mg_job_request_read(source->text.data, source->text.size, &rules, &source->arena, &source->request, err);
-    return code == MG_OK ? mg_job_request_graph(&source->request, &source->arena, &source->graph, err) : code;
+    struct mg_job_request *request = &source->request;
+    const struct mg_request_rules rules = {.detached = source->bytes.next != NULL, .max_seconds = 0};
+    enum mg_code code = mg_job_request_read(source->text.data, source->text.size, &rules, &source->arena, request, err);
+    request->onnx = source->bytes.next ? &source->bytes : NULL;
+    request->keep_contents = source->keep_contents;
+    return code == MG_OK ? mg_job_request_graph(request, &source->arena, &source->graph, &source->model, err) : code;
 }
 
 int mg_source_open(struct mg_source *source, const struct mg_options *options, const char *text)
 {
     struct mg_error err;
-    memset(source, 0, sizeof *source);
+    *source = (struct mg_source){.keep_contents = source->keep_contents};
     mg_arena_init(&source->arena, SIZE_MAX);
     mg_writer_init(&source->text);
-    if (!write_request(&source->text, options, text))
+    if (!write_request(source, options, text))
         return MG_EXIT_USAGE;
     if (mg_arena_guard(&source->arena, read_request, source, &err) != MG_OK)
         return mg_source_complain(text, &err);
@@ -102,6 +124,39 @@ void mg_source_release(struct mg_source *source)
 {
     mg_writer_release(&source->text);
     mg_arena_release(&source->arena);
+    mg_file_close(&source->file);
+}
+
+static void print_summary(const struct mg_graph *g)
+{
+    struct mg_graph_stats stats;
+    mg_graph_stats(g, &stats);
+    printf("%s: %zu operators, %zu values, %llu parameters, %llu contractions with %.6e operations\ndigest %s\n",
+           g->name, g->op_count, g->value_count, (unsigned long long)stats.parameters,
+           (unsigned long long)stats.contractions, stats.contraction_flops, g->digest);
+}
+
+int mg_source_write_graph(const struct mg_options *options, const struct mg_graph *g)
+{
+    const char *path = options->value[MG_OPTION_OUTPUT], *format = options->value[MG_OPTION_FORMAT];
+    struct mg_writer w;
+    bool dot = format && strcmp(format, "dot") == 0;
+    if (format && !dot && strcmp(format, "json") != 0) {
+        fprintf(stderr, "magisd: --format is json or dot\n");
+        return MG_EXIT_USAGE;
+    }
+    if (!path && !format && isatty(STDOUT_FILENO) == 1 && !mg_options_flag(options, MG_OPTION_JSON)) {
+        print_summary(g);
+        return MG_EXIT_DONE;
+    }
+    mg_writer_init(&w);
+    if (dot)
+        mg_graph_write_dot(&w, g);
+    else
+        mg_graph_write(&w, g);
+    bool good = mg_writer_finish(&w) && mg_file_write(path ? path : "-", w.data, w.size);
+    mg_writer_release(&w);
+    return good ? MG_EXIT_DONE : MG_EXIT_FAILED;
 }
 
 struct guard_call {

@@ -457,7 +457,7 @@ static enum mg_code load(struct run *run, struct mg_error *err)
     run->request.graph = mg_arena_copy(&run->arena, text, graph_size + 1);
     run->request.graph_size = graph_size;
     free(text);
-    code = mg_job_request_graph(&run->request, &run->arena, &run->graph, err);
+    code = mg_job_request_graph(&run->request, &run->arena, &run->graph, NULL, err);
     mg_job_request_search_options(&run->request, &run->options);
     if (head.seconds > 0)
         run->options.max_seconds = head.seconds;

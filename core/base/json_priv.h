@@ -7,10 +7,7 @@
 #include <stdint.h>
 
 #include "base/json.h"
-
-/* The length (1-4) of the well-formed UTF-8 sequence at `at`, which has `left` bytes; 0 if there is
- * none (truncated, overlong, a surrogate, beyond U+10FFFF). */
-size_t mg_utf8_length(const char *at, size_t left);
+#include "base/utf8.h"
 
 /* Fails with MG_ERR_SYNTAX, naming line and column of json->at. Always returns false. */
 bool mg_json_fail_syntax(struct mg_json *json, const char *what);

@@ -1,5 +1,5 @@
 /* Well-formed UTF-8 by table 3-7 of the Unicode standard: only the second byte has special ranges. */
-#include "base/json_priv.h"
+#include "base/utf8.h"
 
 static size_t sequence_length(unsigned char first)
 {

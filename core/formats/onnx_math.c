@@ -1,0 +1,410 @@
+/* ONNX rules: elementwise operators. */
+#include <float.h>
+#include <string.h>
+
+#include "formats/onnx_rules.h"
+
+static bool is_real(enum mg_dtype dtype)
+{
+    return dtype < MG_DTYPE_I64;
+}
+
+static mg_value one(struct onnx_call *c, enum mg_op_type type, mg_value x)
+{
+    return mg_onnx_unary(c, type, x);
+}
+
+static mg_value two(struct onnx_call *c, enum mg_op_type type, mg_value x, mg_value y)
+{
+    return mg_onnx_binary(c, type, x, y);
+}
+
+/* ---- one operand ---- */
+
+void onnx_rule_unary(struct onnx_call *c, int which)
+{
+    mg_value x = mg_onnx_in(c, 0);
+    mg_onnx_last(c);
+    one(c, (enum mg_op_type)which, x);
+}
+
+void onnx_rule_alpha(struct onnx_call *c, int which)
+{
+    mg_value x = mg_onnx_in(c, 0);
+    double alpha = which == MG_OP_LEAKY_RELU ? 0.01 : which == MG_OP_ELU ? 1 : 0.2;
+    const struct mg_attr attrs[] = {A_REAL(ALPHA, mg_onnx_real(c, "alpha", alpha)),
+                                    A_REAL(BETA, mg_onnx_real(c, "beta", 0.5))};
+    mg_onnx_last(c);
+    mg_onnx_add(c, (enum mg_op_type)which, &x, 1, attrs, which == MG_OP_HARD_SIGMOID ? 2 : 1, 1, NULL);
+}
+
+void onnx_rule_gelu(struct onnx_call *c, int which)
+{
+    (void)which;
+    mg_value x = mg_onnx_in(c, 0);
+    mg_onnx_last(c);
+    mg_onnx_add(c, MG_OP_GELU, OPERANDS(x), ATTRS(A_TEXT(APPROXIMATE, mg_onnx_text(c, "approximate", "none"))), 1,
+                NULL);
+}
+
+static mg_value elu(struct onnx_call *c, mg_value x, double alpha)
+{
+    return mg_onnx_add(c, MG_OP_ELU, OPERANDS(x), ATTRS(A_REAL(ALPHA, alpha)), 1, NULL);
+}
+
+static mg_value compare_scalar(struct onnx_call *c, enum mg_op_type type, mg_value x, double value)
+{
+    return two(c, type, x, mg_onnx_scalar(c, value, mg_onnx_info(c, x)->dtype));
+}
+
+/* log(x + sqrt(x^2 + shift)) */
+static void inverse_hyperbolic(struct onnx_call *c, mg_value x, double shift)
+{
+    mg_value root = one(c, MG_OP_SQRT, mg_onnx_affine(c, two(c, MG_OP_MUL, x, x), 1, shift));
+    mg_value sum = two(c, MG_OP_ADD, x, root);
+    mg_onnx_last(c);
+    one(c, MG_OP_LOG, sum);
+}
+
+/* (e^x + sign e^-x) / 2 */
+static void hyperbolic(struct onnx_call *c, mg_value x, enum mg_op_type type)
+{
+    mg_value sum = two(c, type, one(c, MG_OP_EXP, x), one(c, MG_OP_EXP, one(c, MG_OP_NEG, x)));
+    mg_onnx_last(c);
+    mg_onnx_affine(c, sum, 0.5, 0);
+}
+
+/* x + bias below -lambd, x - bias above lambd, else 0. */
+static void shrink(struct onnx_call *c, mg_value x)
+{
+    double lambd = mg_onnx_real(c, "lambd", 0.5), bias = mg_onnx_real(c, "bias", 0);
+    mg_value zero = mg_onnx_scalar(c, 0, mg_onnx_info(c, x)->dtype);
+    mg_value low = compare_scalar(c, MG_OP_LESS, x, -lambd), high = compare_scalar(c, MG_OP_GREATER, x, lambd);
+    mg_value above =
+        mg_onnx_add(c, MG_OP_WHERE, OPERANDS(high, mg_onnx_affine(c, x, 1, -bias), zero), NO_ATTRS, 1, NULL);
+    mg_value below = mg_onnx_affine(c, x, 1, bias);
+    mg_onnx_last(c);
+    mg_onnx_add(c, MG_OP_WHERE, OPERANDS(low, below, above), NO_ATTRS, 1, NULL);
+}
+
+static void thresholded_relu(struct onnx_call *c, mg_value x)
+{
+    mg_value above = compare_scalar(c, MG_OP_GREATER, x, mg_onnx_real(c, "alpha", 1));
+    mg_value zero = mg_onnx_scalar(c, 0, mg_onnx_info(c, x)->dtype);
+    mg_onnx_last(c);
+    mg_onnx_add(c, MG_OP_WHERE, OPERANDS(above, x, zero), NO_ATTRS, 1, NULL);
+}
+
+static void celu(struct onnx_call *c, mg_value x)
+{
+    double alpha = mg_onnx_real(c, "alpha", 1);
+    mg_value y = elu(c, mg_onnx_affine(c, x, 1 / alpha, 0), 1);
+    mg_onnx_last(c);
+    mg_onnx_affine(c, y, alpha, 0);
+}
+
+static void selu(struct onnx_call *c, mg_value x)
+{
+    mg_value y = elu(c, x, mg_onnx_real(c, "alpha", 1.67326319217681884765625));
+    double gamma = mg_onnx_real(c, "gamma", 1.05070102214813232421875);
+    mg_onnx_last(c);
+    mg_onnx_affine(c, y, gamma, 0);
+}
+
+static void swish(struct onnx_call *c, mg_value x)
+{
+    double alpha = mg_onnx_real(c, "alpha", 1);
+    mg_value gate = alpha == 1 ? MG_NONE : one(c, MG_OP_SIGMOID, mg_onnx_affine(c, x, alpha, 0));
+    mg_onnx_last(c);
+    if (alpha == 1)
+        one(c, MG_OP_SILU, x);
+    else
+        two(c, MG_OP_MUL, x, gate);
+}
+
+/* The last operator on two values that were made before. */
+static void finish(struct onnx_call *c, enum mg_op_type type, mg_value x, mg_value y)
+{
+    mg_onnx_last(c);
+    two(c, type, x, y);
+}
+
+void onnx_rule_composed(struct onnx_call *c, int which)
+{
+    mg_value x = mg_onnx_in(c, 0), y;
+    switch ((enum onnx_composed)which) {
+    case COMPOSED_ACOSH:
+        inverse_hyperbolic(c, x, -1);
+        break;
+    case COMPOSED_ASINH:
+        inverse_hyperbolic(c, x, 1);
+        break;
+    case COMPOSED_ATANH:
+        y = one(c, MG_OP_LOG, two(c, MG_OP_DIV, mg_onnx_affine(c, x, 1, 1), mg_onnx_affine(c, x, -1, 1)));
+        mg_onnx_last(c);
+        mg_onnx_affine(c, y, 0.5, 0);
+        break;
+    case COMPOSED_CELU:
+        celu(c, x);
+        break;
+    case COMPOSED_COSH:
+        hyperbolic(c, x, MG_OP_ADD);
+        break;
+    case COMPOSED_IS_NAN:
+        finish(c, MG_OP_NOT_EQUAL, x, x);
+        break;
+    case COMPOSED_MISH:
+        finish(c, MG_OP_MUL, x, one(c, MG_OP_TANH, one(c, MG_OP_SOFTPLUS, x)));
+        break;
+    case COMPOSED_SELU:
+        selu(c, x);
+        break;
+    case COMPOSED_SHRINK:
+        shrink(c, x);
+        break;
+    case COMPOSED_SINH:
+        hyperbolic(c, x, MG_OP_SUB);
+        break;
+    case COMPOSED_SOFTSIGN:
+        finish(c, MG_OP_DIV, x, mg_onnx_affine(c, one(c, MG_OP_ABS, x), 1, 1));
+        break;
+    case COMPOSED_SWISH:
+        swish(c, x);
+        break;
+    case COMPOSED_TAN:
+        finish(c, MG_OP_DIV, one(c, MG_OP_SIN, x), one(c, MG_OP_COS, x));
+        break;
+    case COMPOSED_THRESHOLDED_RELU:
+        thresholded_relu(c, x);
+        break;
+    }
+}
+
+void onnx_rule_is_inf(struct onnx_call *c, int which)
+{
+    (void)which;
+    bool negative = mg_onnx_int(c, "detect_negative", 1), positive = mg_onnx_int(c, "detect_positive", 1);
+    mg_value x = mg_onnx_in(c, 0);
+    if (!negative && !positive)
+        mg_onnx_unsupported(c, "detects nothing");
+    mg_value y = negative && positive ? one(c, MG_OP_ABS, x) : x;
+    mg_value limit = mg_onnx_scalar(c, positive ? DBL_MAX : -DBL_MAX, mg_onnx_info(c, x)->dtype);
+    finish(c, positive ? MG_OP_GREATER : MG_OP_LESS, y, limit);
+}
+
+/* ---- casts ---- */
+
+static void cast_to(struct onnx_call *c, enum mg_dtype dtype)
+{
+    if (c->code == MG_OK && mg_onnx_dtype_of(c, 0) == dtype) {
+        mg_onnx_alias(c, 0, c->in[0]);
+        return;
+    }
+    mg_value x = mg_onnx_in(c, 0);
+    mg_onnx_last(c);
+    mg_onnx_cast(c, x, dtype);
+}
+
+void onnx_rule_cast(struct onnx_call *c, int which)
+{
+    enum mg_dtype dtype;
+    int64_t to = mg_onnx_int(c, "to", 0);
+    (void)which;
+    if (mg_onnx_dtype(to, &dtype))
+        cast_to(c, dtype);
+    else
+        mg_onnx_unsupported(c, "to %s", mg_onnx_dtype_text(to));
+}
+
+void onnx_rule_cast_like(struct onnx_call *c, int which)
+{
+    (void)which;
+    cast_to(c, mg_onnx_dtype_of(c, 1));
+}
+
+void onnx_rule_identity(struct onnx_call *c, int which)
+{
+    (void)which;
+    mg_onnx_alias(c, 0, c->in[0]);
+}
+
+/* ---- clip ---- */
+
+static bool bound_known(const struct onnx_call *c, uint32_t i)
+{
+    return !mg_onnx_has(c, i) || (c->in[i]->data && mg_shape_elements(&c->in[i]->shape) == 1);
+}
+
+void onnx_rule_clip(struct onnx_call *c, int which)
+{
+    (void)which;
+    mg_value x = mg_onnx_in(c, 0);
+    if (!bound_known(c, 1) || !bound_known(c, 2)) {
+        mg_value low = mg_onnx_has(c, 1) ? mg_onnx_in(c, 1) : MG_NONE;
+        mg_value high = mg_onnx_has(c, 2) ? mg_onnx_in(c, 2) : MG_NONE;
+        if (low != MG_NONE && high != MG_NONE)
+            x = two(c, MG_OP_MAX, x, low);
+        finish(c, high != MG_NONE ? MG_OP_MIN : MG_OP_MAX, x, high != MG_NONE ? high : low);
+        return;
+    }
+    double low = mg_onnx_known_scalar(c, 1, mg_onnx_real(c, "min", -DBL_MAX));
+    double high = mg_onnx_known_scalar(c, 2, mg_onnx_real(c, "max", DBL_MAX));
+    mg_onnx_last(c);
+    mg_onnx_add(c, MG_OP_CLIP, OPERANDS(x),
+                ATTRS(A_REAL(MIN, low < -DBL_MAX ? -DBL_MAX : low), A_REAL(MAX, high > DBL_MAX ? DBL_MAX : high)), 1,
+                NULL);
+}
+
+/* ---- dropout ---- */
+
+static void all_true(struct onnx_call *c, uint32_t slot)
+{
+    static const int64_t yes[] = {1};
+    struct mg_onnx_data *data = MG_NEW(c->m->arena, struct mg_onnx_data);
+    *data = (struct mg_onnx_data){MG_DTYPE_BOOL, *mg_onnx_shape(c, 0), true, NULL, yes};
+    mg_onnx_fold(c, slot, data);
+}
+
+/* Inference unless the file says otherwise. */
+void onnx_rule_dropout(struct onnx_call *c, int which)
+{
+    (void)which;
+    bool trains = mg_onnx_has(c, 2) && mg_onnx_known_scalar(c, 2, 0) != 0;
+    double ratio = trains ? mg_onnx_known_scalar(c, 1, 0.5) : 0;
+    if (ratio == 0) {
+        mg_onnx_alias(c, 0, c->in[0]);
+        if (c->out_count > 1)
+            all_true(c, 1);
+        return;
+    }
+    mg_value x = mg_onnx_in(c, 0);
+    mg_onnx_last(c);
+    mg_onnx_add(c, MG_OP_DROPOUT, OPERANDS(x),
+                ATTRS(A_REAL(RATIO, ratio), A_INT(SEED, mg_onnx_int(c, "seed", 0) & INT32_MAX)), 2, NULL);
+}
+
+/* ---- two operands ---- */
+
+/* A constant number that does not widen the other operand's shape. */
+static bool is_number(const struct onnx_call *c, uint32_t i)
+{
+    const struct onnx_value *value = c->in[i], *other = c->in[1 - i];
+    return value->constant && is_real(value->dtype) && value->dtype == other->dtype &&
+           mg_shape_elements(&value->shape) == 1 && value->shape.rank <= other->shape.rank;
+}
+
+/* An operation with a number is one on a single operand: alpha x + beta, or a bound. */
+static bool by_number(struct onnx_call *c, int which)
+{
+    uint32_t at = is_number(c, 1) ? 1 : 0;
+    if (!is_number(c, at) || (at == 0 && which == MG_OP_DIV))
+        return false;
+    double number = mg_onnx_data_at(c->in[at]->data, 0);
+    bool bad = !(number >= -DBL_MAX && number <= DBL_MAX) || (which == MG_OP_DIV && number == 0);
+    if (bad || (which != MG_OP_ADD && which != MG_OP_SUB && which != MG_OP_MUL && which != MG_OP_DIV))
+        return false;
+    mg_value x = mg_onnx_in(c, 1 - at);
+    mg_onnx_last(c);
+    if (which == MG_OP_ADD)
+        mg_onnx_affine(c, x, 1, number);
+    else if (which == MG_OP_SUB)
+        mg_onnx_affine(c, x, at == 1 ? 1 : -1, at == 1 ? -number : number);
+    else
+        mg_onnx_affine(c, x, which == MG_OP_MUL ? number : 1 / number, 0);
+    return true;
+}
+
+void onnx_rule_binary(struct onnx_call *c, int which)
+{
+    if (by_number(c, which))
+        return;
+    mg_value x = mg_onnx_in(c, 0), y = mg_onnx_in(c, 1);
+    finish(c, (enum mg_op_type)which, x, y);
+}
+
+void onnx_rule_pow(struct onnx_call *c, int which)
+{
+    (void)which;
+    enum mg_dtype dtype = mg_onnx_dtype_of(c, 0), work = is_real(dtype) ? dtype : MG_DTYPE_F64;
+    mg_value x = mg_onnx_cast(c, mg_onnx_in(c, 0), work), y = mg_onnx_cast(c, mg_onnx_in(c, 1), work);
+    if (work == dtype) {
+        finish(c, MG_OP_POW, x, y);
+        return;
+    }
+    x = two(c, MG_OP_POW, x, y);
+    mg_onnx_last(c);
+    mg_onnx_cast(c, x, dtype);
+}
+
+/* a - b floor(a / b), or with fmod towards zero: sign(a) (|a| - |b| floor(|a| / |b|)). */
+void onnx_rule_mod(struct onnx_call *c, int which)
+{
+    (void)which;
+    enum mg_dtype dtype = mg_onnx_dtype_of(c, 0);
+    bool fmod = mg_onnx_int(c, "fmod", 0), real = is_real(dtype);
+    mg_value a = mg_onnx_in(c, 0), b = mg_onnx_in(c, 1);
+    if (!real) {
+        a = mg_onnx_cast(c, a, MG_DTYPE_F64);
+        b = mg_onnx_cast(c, b, MG_DTYPE_F64);
+    }
+    mg_value sign = fmod ? one(c, MG_OP_SIGN, a) : MG_NONE;
+    if (fmod) {
+        a = one(c, MG_OP_ABS, a);
+        b = one(c, MG_OP_ABS, b);
+    }
+    mg_value times = one(c, MG_OP_FLOOR, two(c, MG_OP_DIV, a, b)), product = two(c, MG_OP_MUL, b, times);
+    c->last = !fmod && real;
+    mg_value rest = two(c, MG_OP_SUB, a, product);
+    if (fmod) {
+        c->last = real;
+        rest = two(c, MG_OP_MUL, sign, rest);
+    }
+    if (!real) {
+        mg_onnx_last(c);
+        mg_onnx_cast(c, rest, dtype);
+    }
+}
+
+static mg_value chain(struct onnx_call *c, enum mg_op_type type, bool last)
+{
+    mg_value sum = mg_onnx_in(c, 0);
+    for (uint32_t i = 1; i < c->in_count; i++) {
+        mg_value next = mg_onnx_in(c, i);
+        c->last = last && i + 1 == c->in_count;
+        sum = two(c, type, sum, next);
+    }
+    return sum;
+}
+
+void onnx_rule_variadic(struct onnx_call *c, int which)
+{
+    if (c->in_count == 1)
+        mg_onnx_alias(c, 0, c->in[0]);
+    else
+        chain(c, (enum mg_op_type)which, true);
+}
+
+void onnx_rule_mean(struct onnx_call *c, int which)
+{
+    (void)which;
+    mg_value sum = chain(c, MG_OP_ADD, false);
+    mg_onnx_last(c);
+    mg_onnx_affine(c, sum, 1.0 / c->in_count, 0);
+}
+
+/* max(x, 0) - slope max(-x, 0) */
+void onnx_rule_prelu(struct onnx_call *c, int which)
+{
+    (void)which;
+    mg_value x = mg_onnx_in(c, 0), slope = mg_onnx_weight(c, 1);
+    mg_value negative = one(c, MG_OP_RELU, one(c, MG_OP_NEG, x));
+    finish(c, MG_OP_SUB, one(c, MG_OP_RELU, x), two(c, MG_OP_MUL, slope, negative));
+}
+
+void onnx_rule_where(struct onnx_call *c, int which)
+{
+    (void)which;
+    mg_value condition = mg_onnx_in(c, 0), x = mg_onnx_in(c, 1), y = mg_onnx_in(c, 2);
+    mg_onnx_last(c);
+    mg_onnx_add(c, MG_OP_WHERE, OPERANDS(condition, x, y), NO_ATTRS, 1, NULL);
+}

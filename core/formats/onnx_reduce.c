@@ -1,0 +1,282 @@
+/* ONNX rules: reductions, rows, losses. */
+#include <string.h>
+
+#include "formats/onnx_rules.h"
+
+mg_value onnx_reduce(struct onnx_call *c, enum mg_op_type type, mg_value x, const int64_t *axes, uint32_t count,
+                     bool keep)
+{
+    return mg_onnx_add(c, type, OPERANDS(x), ATTRS(A_INTS(AXES, axes, count), A_INT(KEEPDIMS, keep)), 1, NULL);
+}
+
+/* Reduced axes; false: the node changes nothing. An absent list means all. */
+static bool reduced(struct onnx_call *c, const int64_t **axes, uint32_t *count)
+{
+    *axes = mg_onnx_list(c, 1, "axes", count);
+    return *count > 0 || !mg_onnx_int(c, "noop_with_empty_axes", 0);
+}
+
+static void reduce_last(struct onnx_call *c, enum mg_op_type type, mg_value x)
+{
+    const int64_t *axes;
+    uint32_t count;
+    if (reduced(c, &axes, &count)) {
+        mg_onnx_last(c);
+        onnx_reduce(c, type, x, axes, count, mg_onnx_int(c, "keepdims", 1) != 0);
+    } else {
+        mg_onnx_last(c);
+        mg_onnx_unary(c, MG_OP_COPY, x);
+    }
+}
+
+void onnx_rule_reduce(struct onnx_call *c, int which)
+{
+    reduce_last(c, (enum mg_op_type)which, mg_onnx_in(c, 0));
+}
+
+/* A reduction followed by one operator. */
+static void reduce_then(struct onnx_call *c, mg_value x, enum mg_op_type then)
+{
+    const int64_t *axes;
+    uint32_t count;
+    if (reduced(c, &axes, &count))
+        x = onnx_reduce(c, MG_OP_REDUCE_SUM, x, axes, count, mg_onnx_int(c, "keepdims", 1) != 0);
+    mg_onnx_last(c);
+    mg_onnx_unary(c, then, x);
+}
+
+/* log sum e^x = m + log sum e^(x - m), m the largest. */
+static void log_sum_exp(struct onnx_call *c, mg_value x)
+{
+    const int64_t *axes;
+    uint32_t count;
+    bool keep = mg_onnx_int(c, "keepdims", 1) != 0;
+    if (!reduced(c, &axes, &count)) {
+        mg_onnx_last(c);
+        mg_onnx_unary(c, MG_OP_COPY, x);
+        return;
+    }
+    mg_value most = onnx_reduce(c, MG_OP_REDUCE_MAX, x, axes, count, true);
+    mg_value powers = mg_onnx_unary(c, MG_OP_EXP, mg_onnx_binary(c, MG_OP_SUB, x, most));
+    mg_value sum = mg_onnx_unary(c, MG_OP_LOG, onnx_reduce(c, MG_OP_REDUCE_SUM, powers, axes, count, keep));
+    most = mg_onnx_reshape(c, most, &mg_onnx_info(c, sum)->shape);
+    mg_onnx_last(c);
+    mg_onnx_binary(c, MG_OP_ADD, sum, most);
+}
+
+void onnx_rule_reduce_of(struct onnx_call *c, int which)
+{
+    mg_value x = mg_onnx_in(c, 0);
+    switch ((enum onnx_reduced)which) {
+    case REDUCE_L1:
+        reduce_last(c, MG_OP_REDUCE_SUM, mg_onnx_unary(c, MG_OP_ABS, x));
+        break;
+    case REDUCE_L2:
+        reduce_then(c, mg_onnx_binary(c, MG_OP_MUL, x, x), MG_OP_SQRT);
+        break;
+    case REDUCE_LOG_SUM:
+        reduce_then(c, x, MG_OP_LOG);
+        break;
+    case REDUCE_LOG_SUM_EXP:
+        log_sum_exp(c, x);
+        break;
+    case REDUCE_SUM_SQUARE:
+        reduce_last(c, MG_OP_REDUCE_SUM, mg_onnx_binary(c, MG_OP_MUL, x, x));
+        break;
+    }
+}
+
+/* Elements of a dimension in reverse order. */
+static mg_value reversed(struct onnx_call *c, mg_value x, uint32_t axis, int64_t size)
+{
+    mg_value order = mg_onnx_add(
+        c, MG_OP_IOTA, NULL, 0,
+        ATTRS(A_INT(SIZE, size), A_TEXT(TO, "i64"), A_REAL(START, (double)(size - 1)), A_REAL(DELTA, -1)), 1, NULL);
+    return mg_onnx_add(c, MG_OP_GATHER, OPERANDS(x, order), ATTRS(A_INT(AXIS, axis)), 1, NULL);
+}
+
+/* The smallest is the largest of the negatives; the last of equals is the first in reverse order. */
+void onnx_rule_arg(struct onnx_call *c, int which)
+{
+    const struct mg_shape *shape = mg_onnx_shape(c, 0);
+    uint32_t axis = mg_onnx_axis(c, mg_onnx_int(c, "axis", 0), shape->rank);
+    bool keep = mg_onnx_int(c, "keepdims", 1) != 0, last = mg_onnx_int(c, "select_last_index", 0) != 0;
+    mg_value x = mg_onnx_in(c, 0);
+    if (which == 1)
+        x = mg_onnx_unary(c, MG_OP_NEG, x);
+    if (last)
+        x = reversed(c, x, axis, shape->dim[axis]);
+    c->last = !last;
+    x = mg_onnx_add(c, MG_OP_ARG_MAX, OPERANDS(x), ATTRS(A_INT(AXIS, axis), A_INT(KEEPDIMS, keep)), 1, NULL);
+    if (!last)
+        return;
+    mg_onnx_last(c);
+    mg_onnx_affine(c, x, -1, (double)(shape->dim[axis] - 1));
+}
+
+void onnx_rule_cumsum(struct onnx_call *c, int which)
+{
+    (void)which;
+    uint32_t axis = mg_onnx_axis(c, (int64_t)mg_onnx_known_scalar(c, 1, 0), mg_onnx_shape(c, 0)->rank);
+    mg_value x = mg_onnx_in(c, 0);
+    mg_onnx_last(c);
+    mg_onnx_add(c, MG_OP_CUMSUM, OPERANDS(x),
+                ATTRS(A_INT(AXIS, axis), A_INT(EXCLUSIVE, mg_onnx_int(c, "exclusive", 0)),
+                      A_INT(REVERSE, mg_onnx_int(c, "reverse", 0))),
+                1, NULL);
+}
+
+/* ---- softmax ---- */
+
+/* 1 at the first largest element of each row, else 0. */
+static mg_value hardmax(struct onnx_call *c, mg_value x, uint32_t axis)
+{
+    const struct mg_value_info info = *mg_onnx_info(c, x);
+    bool last = c->last;
+    c->last = false;
+    mg_value best = mg_onnx_add(c, MG_OP_ARG_MAX, OPERANDS(x), ATTRS(A_INT(AXIS, axis), A_INT(KEEPDIMS, 1)), 1, NULL);
+    mg_value count = onnx_counting(c, info.shape.dim[axis], 0, MG_DTYPE_I64, axis, info.shape.rank);
+    mg_value equal = mg_onnx_binary(c, MG_OP_EQUAL, count, best);
+    c->last = last;
+    return mg_onnx_cast(c, equal, info.dtype);
+}
+
+static mg_value softmax(struct onnx_call *c, enum mg_op_type type, mg_value x, uint32_t axis)
+{
+    if (type == MG_OP_ARG_MAX)
+        return hardmax(c, x, axis);
+    return mg_onnx_add(c, type, OPERANDS(x), ATTRS(A_INT(AXIS, axis)), 1, NULL);
+}
+
+/* Before opset 13 all dimensions from the axis on are one row. */
+void onnx_rule_softmax(struct onnx_call *c, int which)
+{
+    const struct mg_shape *shape = mg_onnx_shape(c, 0);
+    bool old = c->opset < 13;
+    uint32_t axis = mg_onnx_axis(c, mg_onnx_int(c, "axis", old ? 1 : -1), shape->rank);
+    mg_value x = mg_onnx_in(c, 0);
+    int64_t inner = 1;
+    for (uint32_t d = axis + 1; d < shape->rank; d++)
+        inner *= shape->dim[d];
+    if (!old || inner == 1) {
+        mg_onnx_last(c);
+        softmax(c, (enum mg_op_type)which, x, axis);
+        return;
+    }
+    struct mg_shape rows = {.rank = 2, .dim = {1, 1}};
+    for (uint32_t d = 0; d < shape->rank; d++)
+        rows.dim[d >= axis] *= shape->dim[d];
+    x = softmax(c, (enum mg_op_type)which, mg_onnx_reshape(c, x, &rows), 1);
+    mg_onnx_last(c);
+    mg_onnx_reshape(c, x, shape);
+}
+
+void onnx_rule_lp_normalization(struct onnx_call *c, int which)
+{
+    (void)which;
+    int64_t p = mg_onnx_int(c, "p", 2);
+    int64_t axis = mg_onnx_axis(c, mg_onnx_int(c, "axis", -1), mg_onnx_shape(c, 0)->rank);
+    mg_value x = mg_onnx_in(c, 0), norm;
+    if (p != 1 && p != 2)
+        mg_onnx_unsupported(c, "p = %lld", (long long)p);
+    norm = p == 1 ? mg_onnx_unary(c, MG_OP_ABS, x) : mg_onnx_binary(c, MG_OP_MUL, x, x);
+    norm = onnx_reduce(c, MG_OP_REDUCE_SUM, norm, &axis, 1, true);
+    if (p == 2)
+        norm = mg_onnx_unary(c, MG_OP_SQRT, norm);
+    mg_onnx_last(c);
+    mg_onnx_binary(c, MG_OP_DIV, x, norm);
+}
+
+void onnx_rule_mean_variance(struct onnx_call *c, int which)
+{
+    (void)which;
+    static const int64_t usual[] = {0, 2, 3};
+    uint32_t count;
+    const int64_t *axes = mg_onnx_ints(c, "axes", &count);
+    if (!axes) {
+        axes = usual;
+        count = 3;
+    }
+    mg_value x = mg_onnx_in(c, 0);
+    mg_value centred = mg_onnx_binary(c, MG_OP_SUB, x, onnx_reduce(c, MG_OP_REDUCE_MEAN, x, axes, count, true));
+    mg_value square = mg_onnx_binary(c, MG_OP_MUL, centred, centred);
+    mg_value deviation = mg_onnx_unary(c, MG_OP_SQRT, onnx_reduce(c, MG_OP_REDUCE_MEAN, square, axes, count, true));
+    deviation = mg_onnx_affine(c, deviation, 1, 1e-9);
+    mg_onnx_last(c);
+    mg_onnx_binary(c, MG_OP_DIV, centred, deviation);
+}
+
+/* ---- losses ---- */
+
+/* Weight of each target: of its class, and 0 where it is ignored. Shaped like the targets. */
+static mg_value target_weights(struct onnx_call *c, mg_value targets, enum mg_dtype dtype)
+{
+    const struct onnx_attribute *ignore = mg_onnx_attr(c, "ignore_index");
+    mg_value weights = MG_NONE;
+    if (ignore) {
+        mg_value skip = mg_onnx_binary(c, MG_OP_EQUAL, targets,
+                                       mg_onnx_scalar(c, (double)ignore->i.value, mg_onnx_info(c, targets)->dtype));
+        weights = mg_onnx_cast(c, mg_onnx_unary(c, MG_OP_LOGICAL_NOT, skip), dtype);
+        mg_value zero = mg_onnx_scalar(c, 0, mg_onnx_info(c, targets)->dtype);
+        targets = mg_onnx_add(c, MG_OP_WHERE, OPERANDS(skip, zero, targets), NO_ATTRS, 1, NULL);
+    }
+    if (mg_onnx_has(c, 2)) {
+        mg_value of_class =
+            mg_onnx_add(c, MG_OP_GATHER, OPERANDS(mg_onnx_in(c, 2), targets), ATTRS(A_INT(AXIS, 0)), 1, NULL);
+        weights = weights == MG_NONE ? of_class : mg_onnx_binary(c, MG_OP_MUL, weights, of_class);
+    }
+    return weights;
+}
+
+/* -logp at each target, picked by comparing with the classes; an ignored target may pick nothing. */
+static mg_value picked(struct onnx_call *c, mg_value logp, mg_value targets)
+{
+    static const int64_t class_axis = 1;
+    const struct mg_value_info info = *mg_onnx_info(c, logp);
+    struct mg_shape column = info.shape;
+    column.dim[1] = 1;
+    mg_value classes = onnx_counting(c, info.shape.dim[1], 0, mg_onnx_info(c, targets)->dtype, 1, info.shape.rank);
+    mg_value hit = mg_onnx_binary(c, MG_OP_EQUAL, mg_onnx_reshape(c, targets, &column), classes);
+    mg_value zero = mg_onnx_scalar(c, 0, info.dtype);
+    mg_value kept = mg_onnx_add(c, MG_OP_WHERE, OPERANDS(hit, logp, zero), NO_ATTRS, 1, NULL);
+    return mg_onnx_unary(c, MG_OP_NEG, onnx_reduce(c, MG_OP_REDUCE_SUM, kept, &class_axis, 1, false));
+}
+
+static void reduce_loss(struct onnx_call *c, mg_value loss, mg_value weights)
+{
+    const char *reduction = mg_onnx_text(c, "reduction", "mean");
+    bool none = strcmp(reduction, "none") == 0, mean = strcmp(reduction, "mean") == 0;
+    if (weights != MG_NONE)
+        loss = mg_onnx_binary(c, MG_OP_MUL, loss, weights);
+    if (none) {
+        mg_onnx_result(c, 0, loss);
+        return;
+    }
+    c->last = !(mean && weights != MG_NONE);
+    loss = onnx_reduce(c, mean && weights == MG_NONE ? MG_OP_REDUCE_MEAN : MG_OP_REDUCE_SUM, loss, NULL, 0, false);
+    if (!mean || weights == MG_NONE)
+        return;
+    mg_value total = onnx_reduce(c, MG_OP_REDUCE_SUM, weights, NULL, 0, false);
+    mg_onnx_last(c);
+    mg_onnx_binary(c, MG_OP_DIV, loss, total);
+}
+
+void onnx_rule_nll(struct onnx_call *c, int which)
+{
+    mg_value logp = mg_onnx_in(c, 0), targets = mg_onnx_in(c, 1);
+    bool simple = !mg_onnx_has(c, 2) && !mg_onnx_attr(c, "ignore_index") && c->out_count < 2 &&
+                  strcmp(mg_onnx_text(c, "reduction", "mean"), "none") != 0;
+    if (simple) {
+        double divisor = strcmp(mg_onnx_text(c, "reduction", "mean"), "sum") == 0 ? 1 : 0;
+        mg_onnx_last(c);
+        mg_onnx_add(c, which ? MG_OP_CROSS_ENTROPY : MG_OP_NLL_LOSS, OPERANDS(logp, targets),
+                    ATTRS(A_REAL(DIVISOR, divisor)), 1, NULL);
+        return;
+    }
+    if (which)
+        logp = mg_onnx_add(c, MG_OP_LOG_SOFTMAX, OPERANDS(logp), ATTRS(A_INT(AXIS, 1)), 1, NULL);
+    mg_value weights = target_weights(c, targets, mg_onnx_info(c, logp)->dtype);
+    reduce_loss(c, picked(c, logp, targets), weights);
+    if (which)
+        mg_onnx_result(c, 1, logp);
+}

@@ -1,0 +1,330 @@
+/* A graph, and a plan of it, on real numbers in the reference executor. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/digest.h"
+#include "exec/exec.h"
+#include "server/source.h"
+
+enum fill { FILL_NORMAL, FILL_LCG, FILL_ZEROS };
+enum { HEAD = 8, CLASSES = 2 };
+
+struct run {
+    const struct mg_options *options;
+    struct mg_source source;
+    struct mg_file plan_file;
+    struct mg_plan *plan; /* NULL: the graph alone */
+    enum fill fill;
+    uint64_t seed;
+    double **values, **results; /* by value: of the graph, of the plan */
+    double seconds, plan_seconds;
+};
+
+/* ---- numbers ---- */
+
+/* By Box and Muller. */
+static double normal(struct mg_rng *rng)
+{
+    double u = 1 - mg_rng_unit(rng), v = mg_rng_unit(rng);
+    return sqrt(-2 * log(u)) * cos(6.283185307179586 * v);
+}
+
+static bool is_real(enum mg_dtype dtype)
+{
+    return dtype < MG_DTYPE_I64;
+}
+
+/* Element i of an input by the formula of the reference figures. */
+static double lcg(const struct mg_value_info *value, int64_t i)
+{
+    if (strcmp(value->name, "sr") == 0)
+        return 16000;
+    if (is_real(value->dtype))
+        return (double)(((uint64_t)i * 1103515245 + 12345) & 0x7fffffff) / 2147483648.0 - 0.5;
+    if (value->dtype == MG_DTYPE_BOOL)
+        return (double)(i % 2);
+    return (double)(value->dtype == MG_DTYPE_U8 ? 7 * i % 256 : i % 3);
+}
+
+static double number(const struct run *r, const struct mg_value_info *value, struct mg_rng *rng, int64_t i)
+{
+    bool input = value->kind == MG_KIND_INPUT;
+    if (r->fill == FILL_ZEROS)
+        return 0;
+    if (r->fill == FILL_LCG && input)
+        return lcg(value, i);
+    if (!is_real(value->dtype))
+        return (double)mg_rng_below(rng, CLASSES);
+    double x = normal(rng);
+    return value->kind == MG_KIND_STATE ? fabs(x) : x;
+}
+
+static const struct mg_onnx_data *contents_of(const struct run *r, const char *name)
+{
+    for (size_t i = 0; i < r->source.model.content_count; i++)
+        if (strcmp(r->source.model.contents[i].value, name) == 0)
+            return r->source.model.contents[i].data;
+    return NULL;
+}
+
+static void fill_values(struct run *r)
+{
+    const struct mg_graph *g = r->source.graph;
+    struct mg_arena *arena = &r->source.arena;
+    struct mg_rng rng;
+    mg_rng_init(&rng, r->seed);
+    r->values = MG_NEW_ARRAY(arena, double *, g->value_count);
+    for (size_t v = 0; v < g->value_count; v++) {
+        const struct mg_value_info *value = &g->values[v];
+        if (value->kind == MG_KIND_COMPUTED)
+            continue;
+        const struct mg_onnx_data *data = value->kind == MG_KIND_INPUT ? NULL : contents_of(r, value->name);
+        int64_t count = mg_shape_elements(&value->shape);
+        r->values[v] = MG_NEW_ARRAY(arena, double, count + 1);
+        for (int64_t i = 0; i < count; i++)
+            r->values[v][i] = data ? mg_onnx_data_at(data, i) : number(r, value, &rng, i);
+    }
+}
+
+static double now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+}
+
+/* ---- results ---- */
+
+struct summary {
+    double sum, l2, min, max;
+    int64_t nan, count;
+};
+
+static struct summary summarize(const double *data, int64_t count)
+{
+    struct summary s = {.min = INFINITY, .max = -INFINITY, .count = count};
+    double squares = 0;
+    for (int64_t i = 0; i < count; i++) {
+        if (isnan(data[i])) {
+            s.nan++;
+            continue;
+        }
+        s.sum += data[i];
+        squares += data[i] * data[i];
+        s.min = data[i] < s.min ? data[i] : s.min;
+        s.max = data[i] > s.max ? data[i] : s.max;
+    }
+    s.l2 = sqrt(squares);
+    return s;
+}
+
+/* The largest |a - b| / max(1, |a|); not a number on one side only: infinite. */
+static double error_of(const double *a, const double *b, int64_t count)
+{
+    double worst = 0;
+    for (int64_t i = 0; i < count; i++) {
+        double difference = fabs(a[i] - b[i]) / (fabs(a[i]) > 1 ? fabs(a[i]) : 1);
+        if (isnan(a[i]) && isnan(b[i]))
+            continue;
+        if (a[i] == b[i])
+            continue;
+        worst = difference > worst || isnan(difference) ? (isnan(difference) ? INFINITY : difference) : worst;
+    }
+    return worst;
+}
+
+static bool is_result(const struct mg_value_info *value)
+{
+    return value->is_output || value->update_of != MG_NONE;
+}
+
+/* Where the plan's value of a result lies: updates end in the weight that they renew. */
+static const double *plan_result(const struct run *r, size_t v)
+{
+    const struct mg_value_info *value = &r->source.graph->values[v];
+    if (r->results[v])
+        return r->results[v];
+    return value->update_of != MG_NONE ? r->results[value->update_of] : NULL;
+}
+
+static double worst_error(const struct run *r, size_t v)
+{
+    const double *planned = plan_result(r, v);
+    int64_t count = mg_shape_elements(&r->source.graph->values[v].shape);
+    return planned ? error_of(r->values[v], planned, count) : INFINITY;
+}
+
+static void write_output(struct mg_writer *w, const struct run *r, size_t v)
+{
+    const struct mg_value_info *value = &r->source.graph->values[v];
+    struct summary s = summarize(r->values[v], mg_shape_elements(&value->shape));
+    mg_write_key(w, value->name);
+    mg_write_begin_object(w);
+    mg_write_key(w, "dims");
+    mg_write_begin_array(w);
+    for (uint32_t d = 0; d < value->shape.rank; d++)
+        mg_write_int(w, value->shape.dim[d]);
+    mg_write_end_array(w);
+    mg_write_member_double(w, "sum", s.sum);
+    mg_write_member_double(w, "l2", s.l2);
+    mg_write_member_double(w, "min", s.min);
+    mg_write_member_double(w, "max", s.max);
+    mg_write_member_int(w, "nan", s.nan);
+    mg_write_key(w, "head");
+    mg_write_begin_array(w);
+    for (int64_t i = 0; i < s.count && i < HEAD; i++)
+        mg_write_double(w, r->values[v][i]);
+    mg_write_end_array(w);
+    if (r->plan)
+        mg_write_member_double(w, "error", worst_error(r, v));
+    mg_write_end_object(w);
+}
+
+static void write_figures(struct mg_writer *w, const char *key, double seconds, const struct mg_plan *plan)
+{
+    mg_write_key(w, key);
+    mg_write_begin_object(w);
+    mg_write_member_double(w, "latency_s", seconds);
+    mg_write_member_uint(w, "peak_bytes", plan->figures.arena_bytes);
+    mg_write_key(w, "predicted");
+    mg_write_begin_object(w);
+    mg_write_member_double(w, "latency_s", plan->figures.latency_s);
+    mg_write_member_uint(w, "peak_bytes", plan->figures.peak_bytes);
+    mg_write_member_uint(w, "arena_bytes", plan->figures.arena_bytes);
+    mg_write_end_object(w);
+    mg_write_end_object(w);
+}
+
+static int print_json(const struct run *r, const struct mg_plan *original)
+{
+    const struct mg_graph *g = r->source.graph;
+    struct mg_writer w;
+    mg_writer_init(&w);
+    mg_write_begin_object(&w);
+    mg_write_member_string(&w, "graph", g->name);
+    mg_write_member_string(&w, "digest", g->digest);
+    mg_write_member_string(&w, "device", "reference");
+    write_figures(&w, "original", r->seconds, original);
+    if (r->plan)
+        write_figures(&w, "plan", r->plan_seconds, r->plan);
+    mg_write_key(&w, "outputs");
+    mg_write_begin_object(&w);
+    for (size_t v = 0; v < g->value_count; v++)
+        if (is_result(&g->values[v]))
+            write_output(&w, r, v);
+    mg_write_end_object(&w);
+    mg_write_end_object(&w);
+    bool good = mg_writer_finish(&w) && puts(w.data) >= 0;
+    mg_writer_release(&w);
+    return good ? MG_EXIT_DONE : MG_EXIT_FAILED;
+}
+
+static void print_table(const struct run *r, const struct mg_plan *original)
+{
+    const struct mg_graph *g = r->source.graph;
+    printf("%s: %.3f s in the reference executor, arena %llu bytes\n", g->name, r->seconds,
+           (unsigned long long)original->figures.arena_bytes);
+    if (r->plan)
+        printf("plan: %.3f s, arena %llu bytes; predicted %.6f s and %llu bytes on %s\n", r->plan_seconds,
+               (unsigned long long)r->plan->figures.arena_bytes, r->plan->figures.latency_s,
+               (unsigned long long)r->plan->figures.peak_bytes, r->plan->device.name);
+    for (size_t v = 0; v < g->value_count; v++) {
+        if (!is_result(&g->values[v]))
+            continue;
+        struct summary s = summarize(r->values[v], mg_shape_elements(&g->values[v].shape));
+        printf("%s: %lld elements, sum %.9g, l2 %.9g, min %.9g, max %.9g, %lld NaN", g->values[v].name,
+               (long long)s.count, s.sum, s.l2, s.min, s.max, (long long)s.nan);
+        if (r->plan)
+            printf(", largest error of the plan %.3g", worst_error(r, v));
+        putchar('\n');
+    }
+}
+
+/* ---- the command ---- */
+
+static enum mg_code execute(struct run *r, struct mg_error *err)
+{
+    const struct mg_graph *g = r->source.graph;
+    struct mg_arena *arena = &r->source.arena;
+    fill_values(r);
+    double begin = now();
+    enum mg_code code = MG_OK;
+    if (r->plan) {
+        /* before the graph: its updates write into arrays of their own, the given ones stay as they are */
+        r->results = MG_NEW_ARRAY(arena, double *, g->value_count);
+        code = mg_exec_plan(g, r->plan, r->seed, r->values, r->results, arena, err);
+        r->plan_seconds = now() - begin;
+        begin = now();
+    }
+    if (code == MG_OK)
+        code = mg_exec_graph(g, r->seed, r->values, arena, err);
+    r->seconds = now() - begin;
+    return code;
+}
+
+static int run(void *context)
+{
+    struct run *r = context;
+    struct mg_arena *arena = &r->source.arena;
+    struct mg_plan *original;
+    struct mg_error err;
+    if (r->plan_file.data &&
+        mg_plan_read(r->source.graph, r->plan_file.data, r->plan_file.size, arena, &r->plan, &err) != MG_OK) {
+        mg_source_complain("plan", &err);
+        return MG_EXIT_USAGE;
+    }
+    enum mg_code code = mg_plan_original(r->source.graph, &r->source.request.device, arena, &original, &err);
+    if (code == MG_OK)
+        code = execute(r, &err);
+    if (code != MG_OK)
+        return mg_source_complain("run", &err);
+    if (mg_options_flag(r->options, MG_OPTION_JSON))
+        return print_json(r, original);
+    print_table(r, original);
+    return MG_EXIT_DONE;
+}
+
+static bool read_fill(const char *text, enum fill *fill)
+{
+    static const char *const words[] = {"normal", "lcg", "zeros"};
+    for (unsigned i = 0; i < 3; i++)
+        if (!text || strcmp(text, words[i]) == 0) {
+            *fill = (enum fill)i;
+            return true;
+        }
+    fprintf(stderr, "magisd run: --fill is normal, lcg or zeros\n");
+    return false;
+}
+
+static int run_files(struct run *r)
+{
+    const struct mg_options *options = r->options;
+    if (options->argument_count < 1 || options->argument_count > 2) {
+        fprintf(stderr, "usage: magisd run GRAPH [PLAN] [--seed N] [--fill normal|lcg|zeros] [--json]\n");
+        return MG_EXIT_USAGE;
+    }
+    if (!read_fill(options->value[MG_OPTION_FILL], &r->fill) ||
+        (options->argument_count == 2 && !mg_file_open(&r->plan_file, options->argument[1])))
+        return MG_EXIT_USAGE;
+    r->seed = mg_options_uint(options, MG_OPTION_SEED, 1);
+    int code = mg_source_open(&r->source, options, options->argument[0]);
+    if (code == MG_EXIT_DONE)
+        code = mg_source_guard(&r->source.arena, run, r);
+    mg_source_release(&r->source);
+    mg_file_close(&r->plan_file);
+    return code;
+}
+
+int mg_cmd_run(int argc, char **argv)
+{
+    struct mg_options options;
+    struct run r = {.options = &options, .source = {.keep_contents = true}};
+    int code;
+    if (mg_options_parse(&options, MG_COMMAND_RUN, argc, argv, &code))
+        code = run_files(&r);
+    mg_options_release(&options);
+    return code;
+}

@@ -1,0 +1,168 @@
+"""ONNX models through the command line: import, optimize, run, refusals; figures of ONNX Runtime."""
+import glob
+import json
+import os
+import subprocess
+import tempfile
+
+from libe2e import MAGISD, Tests
+from libonnx import BOOL, INT64, field, function, graph, mlp, model, node, tensor, value
+
+DATA = os.path.join(os.path.dirname(__file__), "..", "data", "onnx")
+home = tempfile.mkdtemp(prefix="magisd-onnx-", dir=os.environ.get("MAGIS_TMP"))
+
+
+def path(name, data=None):
+    full = os.path.join(home, name)
+    if data is not None:
+        with open(full, "wb") as file:
+            file.write(data)
+    return full
+
+
+def run(*arguments):
+    return subprocess.run([MAGISD, *arguments], capture_output=True, text=True, timeout=300)
+
+
+def outputs(file, *arguments):
+    """name -> first 8 values; what was said on stderr where it failed."""
+    answer = run("run", file, "--json", *arguments)
+    return json.loads(answer.stdout)["outputs"] if answer.returncode == 0 else answer
+
+
+def test_round(t):
+    file = path("mlp.onnx", mlp())
+    native = path("mlp.json")
+    t.equal("import", run("import", file, "-o", native, "--symbols", "batch=64").returncode, 0)
+    g = json.load(open(native))
+    kinds = {v["name"]: (v["kind"], v["shape"]) for v in g["values"]}
+    t.equal("kinds and shapes", kinds, {"x": ("input", [64, 8]), "w0": ("weight", [8, 16]), "b0": ("weight", [16]),
+                                        "w1": ("weight", [16, 4])})
+    t.equal("operators", [(op["op"], op["module"]) for op in g["ops"]],
+            [("gemm", "fc0"), ("relu", "act"), ("matmul", "fc1")])
+    plan = path("plan.json")
+    answer = run("optimize", file, "--symbols", "batch=4096", "--training", "loss=mse,optimizer=sgd", "--evaluations", "50",
+                 "--json", "-o", plan)
+    t.check("optimize a training step", answer.returncode == 0 and json.loads(answer.stdout)["checked"]["rejected"] == 0,
+            answer)
+    answer = run("optimize", file, "--symbols", "batch=4096", "--evaluations", "50", "--json", "-o", plan)
+    t.check("optimize", answer.returncode == 0, answer)
+    result = outputs(file, plan, "--symbols", "batch=4096")
+    t.check("the plan computes the same", result["y"]["error"] < 1e-9, result)
+    t.equal("digest of file and import", json.loads(run("run", native, "--json").stdout)["digest"],
+            json.loads(run("run", file, "--json", "--symbols", "batch=64").stdout)["digest"])
+
+
+def test_numbers(t):
+    """x is 0 everywhere: what comes out is b0 through the rest."""
+    result = outputs(path("mlp.onnx", mlp()), "--symbols", "batch=2", "--fill", "zeros")
+    t.equal("initialisers are used", result["y"]["head"], [2.0] * 8)
+    t.equal("dims", result["y"]["dims"], [2, 4])
+
+
+def test_symbols(t):
+    answer = run("import", path("mlp.onnx", mlp()))
+    t.check("open symbols are named", answer.returncode == 2 and "batch" in answer.stderr, answer)
+    file = path("open.onnx", model(graph([node("Relu", ["x"], ["y"])], [value("x", [None, "n", 3])], [value("y", [])])))
+    answer = run("import", file)
+    t.check("a dimension without name", answer.returncode == 2 and "x.0" in answer.stderr and "n" in answer.stderr, answer)
+    t.equal("bound by place and name", outputs(file, "--symbols", "x.0=2,n=5")["y"]["dims"], [2, 5, 3])
+    t.equal("a zoo network has none", run("optimize", "zoo:mlp", "--symbols", "n=1").returncode, 2)
+
+
+def test_forms(t):
+    """Forms of opset 18 and later, shapes worked out while the file is read, functions, branches."""
+    x = [value("x", [2, 6])]
+
+    def head(nodes, initializers=(), opset=18, inputs=x, **more):
+        result = outputs(path("form.onnx", model(graph(nodes, inputs, [value("y", [])], initializers), opset=opset, **more)),
+                         "--fill", "lcg")
+        return (result["y"]["dims"], result["y"]["head"]) if isinstance(result, dict) else result
+
+    whole = head([node("Identity", ["x"], ["y"])])[1]
+    t.equal("Split by num_outputs", head([node("Split", ["x"], ["y", "z", "w", "v"], axis=1, num_outputs=4)]),
+            ([2, 2], whole[0:2] + whole[6:8]))
+    t.equal("ReduceSum with axes as operand", head(
+        [node("ReduceSum", ["x", "a"], ["s"], keepdims=0), node("Shape", ["s"], ["y"])], [tensor("a", [1], [-1])]),
+        ([1], [2.0]))
+    t.equal("ReduceMax with axes as attribute", head([node("ReduceMax", ["x"], ["m"], axes=[1], keepdims=1),
+                                                      node("Shape", ["m"], ["y"])], opset=13), ([2], [2.0, 1.0]))
+    t.equal("nothing reduced", head([node("ReduceSum", ["x"], ["y"], noop_with_empty_axes=1)]), ([2, 6], whole))
+    t.equal("shape arithmetic", head(
+        [node("Shape", ["x"], ["s"]), node("Gather", ["s", "one"], ["c"]), node("Div", ["c", "two"], ["h"]),
+         node("Unsqueeze", ["h", "zero"], ["u"]), node("Concat", ["u", "open"], ["t"], axis=0),
+         node("Reshape", ["x", "t"], ["r"]), node("Shape", ["r"], ["y"])],
+        [tensor("one", [], [1]), tensor("two", [], [2]), tensor("zero", [1], [0]), tensor("open", [1], [-1])]), ([2], [3.0, 4.0]))
+    t.equal("slice backwards", head([node("Slice", ["x", "s", "e", "a", "b"], ["y"])],
+                                    [tensor("s", [1], [-1]), tensor("e", [1], [-100]), tensor("a", [1], [1]),
+                                     tensor("b", [1], [-2])])[1][:3], [whole[5], whole[3], whole[1]])
+    double = function("Twice", "local", ["a"], ["b"], [node("Add", ["a", "a"], ["b"])])
+    scale = function("Scale", "local", ["a"], ["b"], [
+        node("Twice", ["a"], ["c"], domain="local"), field(1, ["c"]) + field(2, ["b"]) + field(4, "LeakyRelu") +
+        field(5, field(1, "alpha") + field(21, "slope") + field(20, 1))], ["slope"])
+    t.equal("functions within functions, attributes passed on", head(
+        [node("Scale", ["x"], ["y"], domain="local", slope=1.0)], functions=[double, scale], domains=["local"]),
+        ([2, 6], [2 * v for v in whole]))
+    branch = {"graph": graph([node("Neg", ["x"], ["p"])], [], [value("p", [2, 6])])}
+    other = {"graph": graph([node("Abs", ["x"], ["q"])], [], [value("q", [2, 6])])}
+    t.equal("a branch whose condition is known", head(
+        [node("If", ["c"], ["y"], then_branch=branch, else_branch=other)], [tensor("c", [], [True], BOOL)]),
+        ([2, 6], [-v for v in whole]))
+    t.equal("no opset at all", head([node("Relu", ["x"], ["y"])], opset=0)[0], [2, 6])
+
+
+def test_refusals(t):
+    """Everything that is not supported in one answer, with counts; exit code 4."""
+    nodes = [node("Fancy", ["x"], ["a"], domain="com.example"), node("Fancy", ["a"], ["b"], domain="com.example"),
+             node("NonMaxSuppression", ["x", "x"], ["c"]), node("Fancy", ["x"], ["d"], domain="com.example"),
+             node("Concat", ["b", "c", "d"], ["y"], axis=0)]
+    answer = run("import", path("bad.onnx", model(graph(nodes, [value("x", [1, 4, 4])], [value("y", ["n", 3])]))))
+    t.equal("exit code", answer.returncode, 4)
+    t.check("listed with counts", "com.example.Fancy x2" in answer.stderr and "NonMaxSuppression x1" in answer.stderr, answer)
+    declared = model(graph(nodes[:2] + [node("Relu", ["b"], ["y"])], [value("x", [4])], [value("y", [4])],
+                           values=[value("a", [4]), value("b", [4])]))
+    native = path("opaque.json")
+    t.equal("declared results make it opaque", run("import", path("declared.onnx", declared), "-o", native).returncode, 0)
+    t.equal("opaque operators", [op["attrs"].get("target") for op in json.load(open(native))["ops"][:2]],
+            ["com.example.Fancy"] * 2)
+    cycle = model(graph([node("Add", ["x", "b"], ["a"]), node("Relu", ["a"], ["b"])], [value("x", [2])], [value("b", [2])]))
+    for name, data, words in (("cycle", cycle, "cycle"), ("cut off", mlp()[:-7], "cut off"), ("no ONNX", b"\x7fELF" + bytes(60), "no ONNX"),
+                              ("old", model(graph([], [], []), opset=6), "older than 7")):
+        answer = run("import", path("bad.onnx", data))
+        t.check(name, answer.returncode in (2, 4) and words in answer.stderr, answer)
+
+
+def close(a, b, scale):
+    return a is not None and b is not None and abs(a - b) <= 2e-4 * scale
+
+
+def test_models(t):
+    """Models of others: the reference executor gives ONNX Runtime's figures, or says why not."""
+    refused = {"odd_overridable_initializer": "string", "odd_unbounded_dds": "Range", "odd_loop": "Loop",
+               "tract_qlstm": "Scan"}
+    for line in open(os.path.join(DATA, "reference.jsonl")):
+        entry = json.loads(line)
+        name = entry["model"]
+        sizes = ["%s.%d=%d" % (key, i, size) for key, given in entry.get("inputs", {}).items()
+                 for i, size in enumerate(given["dims"]) if given["declared"][i] != size]
+        symbols = ["--symbols", ",".join(sizes)] if sizes else []
+        file = os.path.join(DATA, name + ".onnx")
+        answer = run("import", file, *symbols)
+        if name in refused:
+            t.check(name + " is refused", answer.returncode == 4 and refused[name] in answer.stderr, answer)
+            continue
+        t.check(name + " is read", answer.returncode == 0, answer)
+        if name in ("light_bvlc_alexnet", "light_zfnet512", "light_squeezenet", "odd_scan") or not entry.get("outputs"):
+            continue
+        result = outputs(file, "--fill", "lcg", *symbols)
+        for key, want in entry["outputs"].items():
+            got = result[key] if isinstance(result, dict) else {}
+            scale = max(abs(want["min"]), abs(want["max"]), 1e-6)
+            same = got.get("dims") == want["dims"] and close(got["l2"], want["l2"], want["l2"] or 1) and all(
+                close(a, b, scale) for a, b in zip(got["head"] + [got["min"], got["max"]], want["head"] + [want["min"], want["max"]]))
+            t.check("%s, output %s" % (name, key), same, (got, want))
+
+
+tests = Tests()
+tests.run(test_round, test_numbers, test_symbols, test_forms, test_refusals, test_models)
+tests.end()
