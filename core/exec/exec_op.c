@@ -1,5 +1,6 @@
 /* Runs one operator: gathers operands into dense arrays, calls the kernel that the operator table
  * names, scatters the results. */
+#include <math.h>
 #include <string.h>
 
 #include "exec/kernels.h"
@@ -61,6 +62,24 @@ int64_t mg_broadcast_at(const struct mg_shape *shape, const int64_t *index, uint
     return at;
 }
 
+/* Whole numbers as their dtype holds them: fractions dropped, wrapped around where narrower than 64 bits; infinities
+ * become the extremes. */
+static void fit(enum mg_dtype dtype, double *data, int64_t count)
+{
+    if (dtype < MG_DTYPE_I64 || dtype == MG_DTYPE_BOOL)
+        return;
+    double span = ldexp(1, (int)(8 * mg_dtype_size(dtype))), least = dtype == MG_DTYPE_U8 ? 0 : -span / 2;
+    for (int64_t i = 0; i < count; i++) {
+        if (!isfinite(data[i])) {
+            data[i] = isnan(data[i]) ? 0 : data[i] < 0 ? least : least + (span - 1);
+            continue;
+        }
+        data[i] = trunc(data[i]);
+        if (dtype != MG_DTYPE_I64 && !(data[i] >= least && data[i] < least + span))
+            data[i] -= span * floor((data[i] - least) / span);
+    }
+}
+
 static bool all_empty(const struct mg_op_desc *op)
 {
     for (uint32_t i = 0; i < op->out_count; i++)
@@ -89,7 +108,9 @@ enum mg_code mg_exec_op(const struct mg_op_desc *op, const struct mg_tensor *in,
     struct mg_kernel kernel = {.op = op, .in = (const double *const *)ins, .out = outs, .scratch = scratch, .err = err};
     kernel.origin = origin ? origin : &nowhere;
     enum mg_code code = all_empty(op) ? MG_OK : kernels[op->type](&kernel);
-    for (uint32_t i = 0; i < op->out_count && !code; i++)
+    for (uint32_t i = 0; i < op->out_count && !code; i++) {
+        fit(op->out_dtype[i], outs[i], mg_shape_elements(&op->out_shape[i]));
         mg_tensor_unpack(&out[i], outs[i]);
+    }
     return code;
 }

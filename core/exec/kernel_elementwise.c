@@ -5,67 +5,11 @@
 #include "base/digest.h"
 #include "exec/kernels.h"
 
-static const double sqrt_half = 0.70710678118654752440;
-static const double two_by_sqrt_pi = 1.12837916709551257390;
-
-static double sigmoid(double x)
+static double modulo(const struct mg_kernel *k, double a, double b)
 {
-    return 1 / (1 + exp(-x));
-}
-
-/* Slope of gelu at x. */
-static double gelu_slope(double x, bool by_tanh)
-{
-    if (!by_tanh)
-        return 0.5 * (1 + erf(x * sqrt_half)) + x * exp(-0.5 * x * x) * 0.5 * two_by_sqrt_pi * sqrt_half;
-    double c = two_by_sqrt_pi * sqrt_half, t = tanh(c * (x + 0.044715 * x * x * x));
-    return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * c * (1 + 3 * 0.044715 * x * x);
-}
-
-static double gelu(double x, bool by_tanh)
-{
-    if (!by_tanh)
-        return 0.5 * x * (1 + erf(x * sqrt_half));
-    return 0.5 * x * (1 + tanh(two_by_sqrt_pi * sqrt_half * (x + 0.044715 * x * x * x)));
-}
-
-static double clamp(double x, double lo, double hi)
-{
-    return x < lo ? lo : x > hi ? hi : x;
-}
-
-/* The gradient operators: a is the incoming gradient, b the forward output or input. */
-static double gradient(const struct mg_kernel *k, double dy, double b)
-{
-    double alpha = mg_kernel_float(k, MG_ATTR_ALPHA), s = sigmoid(b);
-    switch (k->op->type) {
-    case MG_OP_RELU_GRAD:
-        return b > 0 ? dy : 0;
-    case MG_OP_LEAKY_RELU_GRAD:
-        return b > 0 ? dy : alpha * dy;
-    case MG_OP_ELU_GRAD:
-        return b > 0 ? dy : dy * (b + alpha);
-    case MG_OP_SIGMOID_GRAD:
-        return dy * b * (1 - b);
-    case MG_OP_TANH_GRAD:
-        return dy * (1 - b * b);
-    case MG_OP_ERF_GRAD:
-        return dy * two_by_sqrt_pi * exp(-b * b);
-    case MG_OP_SILU_GRAD:
-        return dy * s * (1 + b * (1 - s));
-    case MG_OP_GELU_GRAD:
-        return dy * gelu_slope(b, strcmp(mg_kernel_text(k, MG_ATTR_APPROXIMATE), "tanh") == 0);
-    case MG_OP_HARD_SWISH_GRAD:
-        return b <= -3 ? 0 : b >= 3 ? dy : dy * (2 * b + 3) / 6;
-    case MG_OP_HARD_SIGMOID_GRAD:
-        return alpha * b + mg_kernel_float(k, MG_ATTR_BETA) > 0 && alpha * b + mg_kernel_float(k, MG_ATTR_BETA) < 1
-                   ? alpha * dy
-                   : 0;
-    case MG_OP_SOFTPLUS_GRAD:
-        return dy * s;
-    default: /* clip */
-        return b >= mg_kernel_float(k, MG_ATTR_MIN) && b <= mg_kernel_float(k, MG_ATTR_MAX) ? dy : 0;
-    }
+    if (mg_kernel_int(k, MG_ATTR_FMOD))
+        return fmod(a, b);
+    return a - b * floor(a / b);
 }
 
 static double binary(const struct mg_kernel *k, double a, double b)
@@ -85,14 +29,22 @@ static double binary(const struct mg_kernel *k, double a, double b)
         return a > b ? a : b;
     case MG_OP_MIN:
         return a < b ? a : b;
+    case MG_OP_MOD:
+        return modulo(k, a, b);
+    case MG_OP_FLOOR_DIV:
+        return floor(a / b);
+    case MG_OP_ATAN2:
+        return atan2(a, b);
+    case MG_OP_PRELU:
+        return a > 0 ? a : a * b;
     case MG_OP_LOGICAL_AND:
         return a != 0 && b != 0;
     case MG_OP_LOGICAL_OR:
         return a != 0 || b != 0;
-    case MG_OP_SQUARED_ERROR:
+    case MG_OP_LOGICAL_XOR:
+        return (a != 0) != (b != 0);
+    default: /* squared error */
         return (a - b) * (a - b);
-    default:
-        return gradient(k, a, b);
     }
 }
 
@@ -151,6 +103,19 @@ enum mg_code kernel_where(const struct mg_kernel *k)
     return MG_OK;
 }
 
+/* (dy, x, slope) */
+enum mg_code kernel_prelu_grad(const struct mg_kernel *k)
+{
+    const struct mg_shape *shape = &k->op->out_shape[0];
+    int64_t index[MG_MAX_RANK] = {0};
+    for (int64_t i = 0; i < mg_shape_elements(shape); i++) {
+        double slope = k->in[2][mg_broadcast_at(&k->op->in_shape[2], index, shape->rank)];
+        k->out[0][i] = k->in[1][i] > 0 ? k->in[0][i] : k->in[0][i] * slope;
+        mg_walk_next(shape, index);
+    }
+    return MG_OK;
+}
+
 enum mg_code kernel_squared_error_grad(const struct mg_kernel *k)
 {
     for (int64_t i = 0; i < mg_kernel_out_count(k, 0); i++)
@@ -158,34 +123,36 @@ enum mg_code kernel_squared_error_grad(const struct mg_kernel *k)
     return MG_OK;
 }
 
-static double activation(const struct mg_kernel *k, double x)
+/* Trigonometric and hyperbolic functions, and the other exponentials and logarithms. */
+static double transcendental(const struct mg_kernel *k, double x)
 {
-    double alpha = mg_kernel_float(k, MG_ATTR_ALPHA), beta = mg_kernel_float(k, MG_ATTR_BETA);
     switch (k->op->type) {
-    case MG_OP_TANH:
-        return tanh(x);
-    case MG_OP_SIGMOID:
-        return sigmoid(x);
-    case MG_OP_RELU:
-        return x > 0 ? x : 0;
-    case MG_OP_LEAKY_RELU:
-        return x > 0 ? x : alpha * x;
-    case MG_OP_ELU:
-        return x > 0 ? x : alpha * (exp(x) - 1);
-    case MG_OP_SILU:
-        return x * sigmoid(x);
-    case MG_OP_GELU:
-        return gelu(x, strcmp(mg_kernel_text(k, MG_ATTR_APPROXIMATE), "tanh") == 0);
-    case MG_OP_HARD_SWISH:
-        return x * clamp(x + 3, 0, 6) / 6;
-    case MG_OP_HARD_SIGMOID:
-        return clamp(alpha * x + beta, 0, 1);
-    case MG_OP_SOFTPLUS:
-        return x > 30 ? x : log1p(exp(x));
-    case MG_OP_CLIP:
-        return clamp(x, mg_kernel_float(k, MG_ATTR_MIN), mg_kernel_float(k, MG_ATTR_MAX));
-    default: /* affine */
-        return alpha * x + beta;
+    case MG_OP_TAN:
+        return tan(x);
+    case MG_OP_ASIN:
+        return asin(x);
+    case MG_OP_ACOS:
+        return acos(x);
+    case MG_OP_ATAN:
+        return atan(x);
+    case MG_OP_SINH:
+        return sinh(x);
+    case MG_OP_COSH:
+        return cosh(x);
+    case MG_OP_ASINH:
+        return asinh(x);
+    case MG_OP_ACOSH:
+        return acosh(x);
+    case MG_OP_ATANH:
+        return atanh(x);
+    case MG_OP_EXPM1:
+        return expm1(x);
+    case MG_OP_LOG1P:
+        return log1p(x);
+    case MG_OP_LOG2:
+        return log2(x);
+    default:
+        return log10(x);
     }
 }
 
@@ -204,6 +171,8 @@ static double unary(const struct mg_kernel *k, double x)
         return ceil(x);
     case MG_OP_ROUND:
         return nearbyint(x);
+    case MG_OP_TRUNC:
+        return trunc(x);
     case MG_OP_LOGICAL_NOT:
         return x == 0;
     case MG_OP_EXP:
@@ -222,8 +191,12 @@ static double unary(const struct mg_kernel *k, double x)
         return sin(x);
     case MG_OP_COS:
         return cos(x);
+    case MG_OP_IS_NAN:
+        return isnan(x);
+    case MG_OP_IS_INF:
+        return isinf(x) && mg_kernel_int(k, x < 0 ? MG_ATTR_DETECT_NEGATIVE : MG_ATTR_DETECT_POSITIVE);
     default:
-        return activation(k, x);
+        return transcendental(k, x);
     }
 }
 
@@ -231,6 +204,46 @@ enum mg_code kernel_unary(const struct mg_kernel *k)
 {
     for (int64_t i = 0; i < mg_kernel_out_count(k, 0); i++)
         k->out[0][i] = unary(k, k->in[0][i]);
+    return MG_OK;
+}
+
+/* ---- bits ---- */
+
+/* A whole number as 64 bits and back. Values are exact below 2^53. */
+static int64_t to_bits(double x)
+{
+    return x >= 0x1p63 ? (int64_t)(uint64_t)x : (int64_t)x;
+}
+
+static uint64_t shifted(const struct mg_kernel *k, int64_t a, int64_t b)
+{
+    if (b < 0 || b > 63)
+        return 0;
+    bool left = strcmp(mg_kernel_text(k, MG_ATTR_DIRECTION), "LEFT") == 0;
+    return left ? (uint64_t)a << b : (uint64_t)a >> b;
+}
+
+static double bits(const struct mg_kernel *k, double x, double y)
+{
+    int64_t a = to_bits(x), b = to_bits(y);
+    switch (k->op->type) {
+    case MG_OP_BITWISE_AND:
+        return (double)(a & b);
+    case MG_OP_BITWISE_OR:
+        return (double)(a | b);
+    case MG_OP_BITWISE_XOR:
+        return (double)(a ^ b);
+    default:
+        return (double)shifted(k, a, b);
+    }
+}
+
+enum mg_code kernel_bits(const struct mg_kernel *k)
+{
+    if (k->op->type != MG_OP_BITWISE_NOT)
+        return broadcast_binary(k, bits);
+    for (int64_t i = 0; i < mg_kernel_out_count(k, 0); i++)
+        k->out[0][i] = k->op->in_dtype[0] == MG_DTYPE_BOOL ? k->in[0][i] == 0 : -1 - k->in[0][i];
     return MG_OK;
 }
 

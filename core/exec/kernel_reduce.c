@@ -33,6 +33,11 @@ static double reduce_step(enum mg_op_type type, double sum, double x)
         return x < sum ? x : sum;
     case MG_OP_REDUCE_PROD:
         return x * sum;
+    case MG_OP_REDUCE_L1:
+        return sum + fabs(x);
+    case MG_OP_REDUCE_L2:
+    case MG_OP_REDUCE_SUM_SQUARE:
+        return sum + x * x;
     default:
         return x + sum;
     }
@@ -52,6 +57,21 @@ static double reduce_start(enum mg_op_type type)
     }
 }
 
+/* What is done to a sum when it is complete. */
+static double reduce_end(const struct mg_kernel *k, double sum)
+{
+    switch (k->op->type) {
+    case MG_OP_REDUCE_MEAN:
+        return sum / mg_kernel_float(k, MG_ATTR_DIVISOR);
+    case MG_OP_REDUCE_L2:
+        return sqrt(sum);
+    case MG_OP_REDUCE_LOG_SUM:
+        return log(sum);
+    default:
+        return sum;
+    }
+}
+
 static bool is_reduced(const struct mg_kernel *k, uint32_t dim)
 {
     for (uint32_t i = 0; i < MG_MAX_RANK; i++)
@@ -60,33 +80,98 @@ static bool is_reduced(const struct mg_kernel *k, uint32_t dim)
     return false;
 }
 
+/* Position in the result of the operand's element at `index`. */
+static int64_t reduced_at(const struct mg_kernel *k, const int64_t *index)
+{
+    const struct mg_shape *in = &k->op->in_shape[0];
+    int64_t at = 0;
+    for (uint32_t d = 0; d < in->rank; d++)
+        at = is_reduced(k, d) ? at : at * in->dim[d] + index[d];
+    return at;
+}
+
+/* The logarithm of a sum of exponentials, which are taken relative to the largest element. */
+static enum mg_code reduce_exponentials(const struct mg_kernel *k)
+{
+    const struct mg_shape *in = &k->op->in_shape[0];
+    int64_t index[MG_MAX_RANK] = {0}, count = mg_shape_elements(in), out_count = mg_kernel_out_count(k, 0);
+    double *largest = MG_NEW_ARRAY(k->scratch, double, out_count);
+    for (int64_t i = 0; i < out_count; i++)
+        largest[i] = -INFINITY;
+    for (int64_t i = 0; i < count; i++, mg_walk_next(in, index))
+        largest[reduced_at(k, index)] = fmax(largest[reduced_at(k, index)], k->in[0][i]);
+    for (int64_t i = 0; i < out_count; i++)
+        largest[i] = isinf(largest[i]) ? 0 : largest[i];
+    for (int64_t i = 0; i < count; i++, mg_walk_next(in, index))
+        k->out[0][reduced_at(k, index)] += exp(k->in[0][i] - largest[reduced_at(k, index)]);
+    for (int64_t i = 0; i < out_count; i++)
+        k->out[0][i] = largest[i] + log(k->out[0][i]);
+    return MG_OK;
+}
+
 enum mg_code kernel_reduce(const struct mg_kernel *k)
 {
     const struct mg_shape *in = &k->op->in_shape[0];
     int64_t index[MG_MAX_RANK] = {0}, count = mg_shape_elements(in), out_count = mg_kernel_out_count(k, 0);
+    if (k->op->type == MG_OP_REDUCE_LOG_SUM_EXP)
+        return reduce_exponentials(k);
     for (int64_t i = 0; i < out_count; i++)
         k->out[0][i] = reduce_start(k->op->type);
     for (int64_t i = 0; i < count; i++) {
-        int64_t at = 0;
-        for (uint32_t d = 0; d < in->rank; d++)
-            at = is_reduced(k, d) ? at : at * in->dim[d] + index[d];
+        int64_t at = reduced_at(k, index);
         k->out[0][at] = reduce_step(k->op->type, k->out[0][at], k->in[0][i]);
         mg_walk_next(in, index);
     }
-    for (int64_t i = 0; i < out_count && k->op->type == MG_OP_REDUCE_MEAN; i++)
-        k->out[0][i] /= mg_kernel_float(k, MG_ATTR_DIVISOR);
+    for (int64_t i = 0; i < out_count; i++)
+        k->out[0][i] = reduce_end(k, k->out[0][i]);
     return MG_OK;
+}
+
+/* Index of a row's extreme element: the first of equals, or the last. */
+static int64_t extreme_of(const double *row, const struct rows *rows, bool least, bool last)
+{
+    int64_t best = 0;
+    for (int64_t i = 1; i < rows->extent; i++) {
+        double x = row[i * rows->inner], y = row[best * rows->inner];
+        if (x == y ? last : least ? x < y : x > y)
+            best = i;
+    }
+    return best;
 }
 
 enum mg_code kernel_arg_max(const struct mg_kernel *k)
 {
     struct rows rows = rows_of(&k->op->in_shape[0], mg_kernel_int(k, MG_ATTR_AXIS));
+    bool last = mg_kernel_int(k, MG_ATTR_SELECT_LAST_INDEX), least = k->op->type == MG_OP_ARG_MIN;
+    for (int64_t r = 0; r < rows.outer * rows.inner; r++)
+        k->out[0][r] = (double)extreme_of(k->in[0] + row_begin(&rows, r), &rows, least, last);
+    return MG_OK;
+}
+
+enum mg_code kernel_hard_max(const struct mg_kernel *k)
+{
+    struct rows rows = rows_of(&k->op->in_shape[0], mg_kernel_int(k, MG_ATTR_AXIS));
     for (int64_t r = 0; r < rows.outer * rows.inner; r++) {
-        const double *x = k->in[0] + row_begin(&rows, r);
-        int64_t best = 0;
-        for (int64_t i = 1; i < rows.extent; i++)
-            best = x[i * rows.inner] > x[best * rows.inner] ? i : best;
-        k->out[0][r] = (double)best;
+        int64_t begin = row_begin(&rows, r);
+        k->out[0][begin + extreme_of(k->in[0] + begin, &rows, false, false) * rows.inner] = 1;
+    }
+    return MG_OK;
+}
+
+/* A row of zeros stays. */
+enum mg_code kernel_lp_norm(const struct mg_kernel *k)
+{
+    struct rows rows = rows_of(&k->op->in_shape[0], mg_kernel_int(k, MG_ATTR_AXIS));
+    bool square = mg_kernel_int(k, MG_ATTR_P) == 2;
+    for (int64_t r = 0; r < rows.outer * rows.inner; r++) {
+        int64_t begin = row_begin(&rows, r);
+        const double *x = k->in[0] + begin;
+        double sum = 0;
+        for (int64_t i = 0; i < rows.extent; i++)
+            sum += square ? x[i * rows.inner] * x[i * rows.inner] : fabs(x[i * rows.inner]);
+        double norm = square ? sqrt(sum) : sum;
+        for (int64_t i = 0; i < rows.extent; i++)
+            k->out[0][begin + i * rows.inner] = norm > 0 ? x[i * rows.inner] / norm : 0;
     }
     return MG_OK;
 }

@@ -8,13 +8,14 @@ typedef enum mg_code mg_kernel_fn(const struct mg_kernel *k);
 
 /* elementwise */
 mg_kernel_fn kernel_binary, kernel_compare, kernel_where, kernel_squared_error_grad, kernel_unary, kernel_cast;
+mg_kernel_fn kernel_activation, kernel_activation_grad, kernel_prelu_grad, kernel_bits;
 mg_kernel_fn kernel_copy, kernel_dropout, kernel_dropout_grad, kernel_update;
 /* contractions and recurrences */
 mg_kernel_fn kernel_gemm, kernel_conv, kernel_conv_transpose, kernel_conv_grad_input;
 mg_kernel_fn kernel_conv_grad_weight, kernel_attention, kernel_attention_grad, kernel_lstm, kernel_gru;
 /* reductions */
 mg_kernel_fn kernel_reduce, kernel_arg_max, kernel_cumsum, kernel_softmax, kernel_softmax_grad;
-mg_kernel_fn kernel_cross_entropy, kernel_cross_entropy_grad;
+mg_kernel_fn kernel_cross_entropy, kernel_cross_entropy_grad, kernel_hard_max, kernel_lp_norm;
 /* normalisation */
 mg_kernel_fn kernel_layer_norm, kernel_layer_norm_grad, kernel_rms_norm, kernel_rms_norm_grad, kernel_batch_norm;
 mg_kernel_fn kernel_batch_norm_grad, kernel_bn_apply, kernel_batch_norm_inference, kernel_stat_update;

@@ -71,6 +71,43 @@ void grad_min(struct mg_grad *d)
     give_where(d, 1, MG_OP_GREATER);
 }
 
+/* y = a - b q, q = a / b rounded: dy, and -dy q */
+void grad_mod(struct mg_grad *d)
+{
+    bool to_zero = mg_grad_attr(d, MG_ATTR_FMOD)->i != 0;
+    mg_grad_give(d, 0, mg_grad_dy(d, 0));
+    if (!mg_grad_wants(d, 1))
+        return;
+    mg_value q = mg_grad_binary(d, MG_OP_DIV, mg_grad_in(d, 0), mg_grad_in(d, 1));
+    q = mg_grad_unary(d, to_zero ? MG_OP_TRUNC : MG_OP_FLOOR, q);
+    mg_grad_give(d, 1, mg_grad_unary(d, MG_OP_NEG, mul(d, mg_grad_dy(d, 0), q)));
+}
+
+/* angle of (y, x): dy x / r, and -dy y / r with r = x^2 + y^2 */
+void grad_atan2(struct mg_grad *d)
+{
+    mg_value y = mg_grad_in(d, 0), x = mg_grad_in(d, 1);
+    mg_value r = mg_grad_binary(d, MG_OP_ADD, mul(d, x, x), mul(d, y, y));
+    mg_value by_r = mg_grad_binary(d, MG_OP_DIV, mg_grad_dy(d, 0), r);
+    if (mg_grad_wants(d, 0))
+        mg_grad_give(d, 0, mul(d, by_r, x));
+    if (mg_grad_wants(d, 1))
+        mg_grad_give(d, 1, mg_grad_unary(d, MG_OP_NEG, mul(d, by_r, y)));
+}
+
+/* dx by an operator of its own; dslope: dy min(x, 0) */
+void grad_prelu(struct mg_grad *d)
+{
+    mg_value in[3] = {mg_grad_dy(d, 0), mg_grad_in(d, 0), mg_grad_in(d, 1)}, out;
+    struct mg_attr below[] = {mg_grad_real(MG_ATTR_MAX, 0)};
+    if (mg_grad_wants(d, 0)) {
+        mg_grad_emit(d, MG_OP_PRELU_GRAD, in, 3, NULL, 0, &out, 1);
+        mg_grad_give(d, 0, out);
+    }
+    if (mg_grad_wants(d, 1))
+        mg_grad_give(d, 1, mul(d, in[0], mg_grad_unary_with(d, MG_OP_CLIP, in[1], below, 1)));
+}
+
 void grad_where(struct mg_grad *d)
 {
     mg_value condition = mg_grad_in(d, 0);
@@ -157,6 +194,36 @@ void grad_softplus(struct mg_grad *d)
     give_own(d, MG_OP_SOFTPLUS_GRAD, mg_grad_in(d, 0));
 }
 
+void grad_softsign(struct mg_grad *d)
+{
+    give_own(d, MG_OP_SOFTSIGN_GRAD, mg_grad_in(d, 0));
+}
+
+void grad_selu(struct mg_grad *d)
+{
+    give_own(d, MG_OP_SELU_GRAD, mg_grad_out(d, 0));
+}
+
+void grad_celu(struct mg_grad *d)
+{
+    give_own(d, MG_OP_CELU_GRAD, mg_grad_out(d, 0));
+}
+
+void grad_mish(struct mg_grad *d)
+{
+    give_own(d, MG_OP_MISH_GRAD, mg_grad_in(d, 0));
+}
+
+void grad_thresholded_relu(struct mg_grad *d)
+{
+    give_own(d, MG_OP_THRESHOLDED_RELU_GRAD, mg_grad_in(d, 0));
+}
+
+void grad_shrink(struct mg_grad *d)
+{
+    give_own(d, MG_OP_SHRINK_GRAD, mg_grad_in(d, 0));
+}
+
 void grad_clip(struct mg_grad *d)
 {
     give_own(d, MG_OP_CLIP_GRAD, mg_grad_in(d, 0));
@@ -182,16 +249,6 @@ void grad_abs(struct mg_grad *d)
     mg_grad_give(d, 0, mul(d, mg_grad_dy(d, 0), mg_grad_unary(d, MG_OP_SIGN, mg_grad_in(d, 0))));
 }
 
-void grad_exp(struct mg_grad *d)
-{
-    mg_grad_give(d, 0, mul(d, mg_grad_dy(d, 0), mg_grad_out(d, 0)));
-}
-
-void grad_log(struct mg_grad *d)
-{
-    mg_grad_give(d, 0, mg_grad_binary(d, MG_OP_DIV, mg_grad_dy(d, 0), mg_grad_in(d, 0)));
-}
-
 void grad_sqrt(struct mg_grad *d)
 {
     mg_value by_y = mg_grad_binary(d, MG_OP_DIV, mg_grad_dy(d, 0), mg_grad_out(d, 0));
@@ -209,17 +266,6 @@ void grad_reciprocal(struct mg_grad *d)
 {
     mg_value y = mg_grad_out(d, 0);
     mg_grad_give(d, 0, mg_grad_unary(d, MG_OP_NEG, mul(d, mg_grad_dy(d, 0), mul(d, y, y))));
-}
-
-void grad_sin(struct mg_grad *d)
-{
-    mg_grad_give(d, 0, mul(d, mg_grad_dy(d, 0), mg_grad_unary(d, MG_OP_COS, mg_grad_in(d, 0))));
-}
-
-void grad_cos(struct mg_grad *d)
-{
-    mg_value slope = mul(d, mg_grad_dy(d, 0), mg_grad_unary(d, MG_OP_SIN, mg_grad_in(d, 0)));
-    mg_grad_give(d, 0, mg_grad_unary(d, MG_OP_NEG, slope));
 }
 
 void grad_cast(struct mg_grad *d)

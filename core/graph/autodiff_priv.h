@@ -79,5 +79,9 @@ mg_grad_rule grad_reduce_sum, grad_relu, grad_reshape, grad_resize, grad_rms_nor
 mg_grad_rule grad_sigmoid, grad_silu, grad_sin, grad_slice, grad_slice_grad, grad_softmax, grad_softplus;
 mg_grad_rule grad_space_to_depth, grad_split, grad_sqrt, grad_squared_error, grad_sub, grad_tanh, grad_tile;
 mg_grad_rule grad_transpose, grad_where;
+mg_grad_rule grad_mod, grad_atan2, grad_prelu, grad_softsign, grad_selu, grad_celu, grad_mish, grad_thresholded_relu,
+    grad_shrink, grad_expm1, grad_log1p, grad_log2, grad_log10, grad_tan, grad_asin, grad_acos, grad_atan, grad_sinh,
+    grad_cosh, grad_asinh, grad_acosh, grad_atanh, grad_reduce_l1, grad_reduce_l2, grad_reduce_sum_square,
+    grad_reduce_log_sum, grad_reduce_log_sum_exp, grad_lp_norm;
 
 #endif

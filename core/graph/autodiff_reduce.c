@@ -57,6 +57,55 @@ void grad_reduce_prod(struct mg_grad *d)
     mg_grad_give(d, 0, mg_grad_binary(d, MG_OP_DIV, with_kept_dims(d, product), mg_grad_in(d, 0)));
 }
 
+/* sum of |x|: dy sign(x) */
+void grad_reduce_l1(struct mg_grad *d)
+{
+    mg_value sign = mg_grad_unary(d, MG_OP_SIGN, mg_grad_in(d, 0));
+    mg_grad_give(d, 0, mg_grad_binary(d, MG_OP_MUL, with_kept_dims(d, mg_grad_dy(d, 0)), sign));
+}
+
+/* (dy / y) x */
+void grad_reduce_l2(struct mg_grad *d)
+{
+    mg_value share = mg_grad_binary(d, MG_OP_DIV, mg_grad_dy(d, 0), mg_grad_out(d, 0));
+    mg_grad_give(d, 0, mg_grad_binary(d, MG_OP_MUL, with_kept_dims(d, share), mg_grad_in(d, 0)));
+}
+
+void grad_reduce_sum_square(struct mg_grad *d)
+{
+    mg_value twice = mg_grad_affine(d, mg_grad_dy(d, 0), 2, 0);
+    mg_grad_give(d, 0, mg_grad_binary(d, MG_OP_MUL, with_kept_dims(d, twice), mg_grad_in(d, 0)));
+}
+
+/* y = log sum x: dy / exp(y) */
+void grad_reduce_log_sum(struct mg_grad *d)
+{
+    mg_value sum = mg_grad_unary(d, MG_OP_EXP, mg_grad_out(d, 0));
+    mg_grad_give(d, 0, spread(d, mg_grad_binary(d, MG_OP_DIV, mg_grad_dy(d, 0), sum)));
+}
+
+/* dy exp(x - y) */
+void grad_reduce_log_sum_exp(struct mg_grad *d)
+{
+    mg_value y = with_kept_dims(d, mg_grad_out(d, 0));
+    mg_value share = mg_grad_unary(d, MG_OP_EXP, mg_grad_binary(d, MG_OP_SUB, mg_grad_in(d, 0), y));
+    mg_grad_give(d, 0, mg_grad_binary(d, MG_OP_MUL, with_kept_dims(d, mg_grad_dy(d, 0)), share));
+}
+
+/* y = x / n: (dy - s sum(dy y)) / n, where s = y for the 2-norm and sign(x) for the 1-norm */
+void grad_lp_norm(struct mg_grad *d)
+{
+    const int64_t axis = mg_grad_attr(d, MG_ATTR_AXIS)->i;
+    bool square = mg_grad_attr(d, MG_ATTR_P)->i == 2;
+    mg_value dy = mg_grad_dy(d, 0), y = mg_grad_out(d, 0), x = mg_grad_in(d, 0);
+    struct mg_attr axes[] = {mg_grad_ints(d, MG_ATTR_AXES, &axis, 1)};
+    mg_value norm = mg_grad_unary_with(d, square ? MG_OP_REDUCE_L2 : MG_OP_REDUCE_L1, x, axes, 1);
+    mg_value dot = mg_grad_sum(d, mg_grad_binary(d, MG_OP_MUL, dy, y), &axis, 1, true);
+    mg_value slope = square ? y : mg_grad_unary(d, MG_OP_SIGN, x);
+    mg_value along = mg_grad_binary(d, MG_OP_SUB, dy, mg_grad_binary(d, MG_OP_MUL, slope, dot));
+    mg_grad_give(d, 0, mg_grad_binary(d, MG_OP_DIV, along, norm));
+}
+
 void grad_cumsum(struct mg_grad *d)
 {
     mg_value dy = mg_grad_dy(d, 0), out;

@@ -109,6 +109,10 @@ static enum mg_combiner reducer(enum mg_op_type type)
         return MG_COMBINE_MIN;
     case MG_OP_REDUCE_PROD:
         return MG_COMBINE_PROD;
+    case MG_OP_REDUCE_L2:
+    case MG_OP_REDUCE_LOG_SUM:
+    case MG_OP_REDUCE_LOG_SUM_EXP: /* partial results do not add up */
+        return MG_COMBINE_NONE;
     default: /* a mean's divisor is fixed */
         return MG_COMBINE_SUM;
     }
@@ -121,10 +125,13 @@ void mg_axes_reduce(struct mg_axes *t)
     int64_t to = 0;
     for (uint32_t d = 0; d < in->rank; d++) {
         bool reduced = listed(t->desc, MG_ATTR_AXES, d);
-        uint32_t a = mg_axes_open(t, "d", (int)d, in->dim[d], reduced ? reducer(t->desc->type) : MG_COMBINE_NONE);
-        mg_axes_in(t, a, 0, d, 1);
-        if (!reduced)
-            mg_axes_out(t, a, 0, to, 1);
+        enum mg_combiner combiner = reduced ? reducer(t->desc->type) : MG_COMBINE_NONE;
+        if (!reduced || combiner != MG_COMBINE_NONE) {
+            uint32_t a = mg_axes_open(t, "d", (int)d, in->dim[d], combiner);
+            mg_axes_in(t, a, 0, d, 1);
+            if (!reduced)
+                mg_axes_out(t, a, 0, to, 1);
+        }
         to += !reduced || keep;
     }
 }

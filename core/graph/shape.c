@@ -69,6 +69,45 @@ enum mg_code mg_shape_compare(struct mg_infer *t)
     return MG_OK;
 }
 
+/* A question about each element. */
+enum mg_code mg_shape_test(struct mg_infer *t)
+{
+    return result(t, 0, &t->in[0], MG_DTYPE_BOOL);
+}
+
+enum mg_code mg_shape_bits(struct mg_infer *t)
+{
+    static const char *const directions[] = {"LEFT", "RIGHT", NULL};
+    if (!mg_dtype_is_integer(t->in_dtype[0]))
+        return mg_infer_fail(t, "/inputs/0", "the operand is %s, must be whole numbers", mg_dtype_name(t->in_dtype[0]));
+    if (t->type == MG_OP_BIT_SHIFT)
+        MG_TRY(mg_infer_choice(t, MG_ATTR_DIRECTION, directions));
+    return mg_shape_binary(t);
+}
+
+/* All operands broadcast to the shape of operand 0. */
+static enum mg_code broadcast_to_first(struct mg_infer *t)
+{
+    MG_TRY(mg_shape_binary(t));
+    if (mg_shape_equal(&t->out[0], &t->in[0]))
+        return MG_OK;
+    return mg_infer_fail(t, "/inputs", "operands do not broadcast to the shape %s of operand 0",
+                         mg_shape_text(t->arena, &t->in[0]));
+}
+
+enum mg_code mg_shape_prelu(struct mg_infer *t)
+{
+    return broadcast_to_first(t);
+}
+
+enum mg_code mg_shape_prelu_grad(struct mg_infer *t)
+{
+    if (!mg_shape_equal(&t->in[0], &t->in[1]))
+        return mg_infer_fail(t, "/inputs", "dy has shape %s where x has %s", mg_shape_text(t->arena, &t->in[0]),
+                             mg_shape_text(t->arena, &t->in[1]));
+    return broadcast_to_first(t);
+}
+
 enum mg_code mg_shape_where(struct mg_infer *t)
 {
     struct mg_shape out;
@@ -197,6 +236,14 @@ enum mg_code mg_shape_rows(struct mg_infer *t)
     uint32_t axis;
     MG_TRY(mg_infer_axis(t, MG_ATTR_AXIS, t->in[0].rank, &axis));
     return mg_shape_same(t);
+}
+
+enum mg_code mg_shape_lp_norm(struct mg_infer *t)
+{
+    int64_t p = mg_infer_int(t, MG_ATTR_P);
+    if (p != 1 && p != 2)
+        return mg_infer_fail(t, "/attrs/p", "attribute 'p' is %lld, must be 1 or 2", (long long)p);
+    return mg_shape_rows(t);
 }
 
 /* ---- cross entropy ---- */

@@ -15,6 +15,8 @@ enum fill {
     FILL_INDEX,    /* i64 below 3 */
     FILL_BOOL,
     FILL_STATE, /* positive, of kind state */
+    FILL_SMALL, /* reals in (-0.75, 0.75): differentiated */
+    FILL_LARGE, /* reals of 1.25 to 2.25: differentiated */
 };
 struct operand {
     enum fill fill;
@@ -62,6 +64,14 @@ struct op_case {
 #define S(...)                                                                                                         \
     {                                                                                                                  \
         FILL_STATE, DIMS(__VA_ARGS__)                                                                                  \
+    }
+#define U(...)                                                                                                         \
+    {                                                                                                                  \
+        FILL_SMALL, DIMS(__VA_ARGS__)                                                                                  \
+    }
+#define V(...)                                                                                                         \
+    {                                                                                                                  \
+        FILL_LARGE, DIMS(__VA_ARGS__)                                                                                  \
     }
 #define SCALAR(f)                                                                                                      \
     {                                                                                                                  \
@@ -132,6 +142,31 @@ static const struct op_case op_cases[] = {
          (INTS(KERNEL_SHAPE, 3, 2), INT(GROUP, 2), INTS(STRIDES, 2, 1), INTS(PADS, 1, 0, 0, 0)))
     BINARY(ADD) BINARY(SUB) BINARY(MUL) BINARY(DIV) BINARY(MAX) BINARY(MIN)
     PLAIN(POW, (P(3, 4), W(3, 4)), 1) PLAIN(POW, (P(2, 3, 4), W(3, 1)), 1)
+    BINARY(MOD) CASE(MOD, (W(3, 4), W(4)), 1, (INT(FMOD, 1))) PLAIN(MOD, (N(3, 4), N(4)), 1)
+    BINARY(FLOOR_DIV) BINARY(ATAN2)
+    PLAIN(PRELU, (W(2, 3, 4), W(3, 1)), 1) PLAIN(PRELU, (W(3, 4), W(3, 4)), 1) PLAIN(PRELU, (W(3, 4), SCALAR(FILL_WEIGHT)), 1)
+    PLAIN(PRELU_GRAD, (X(2, 3, 4), X(2, 3, 4), X(3, 1)), 1)
+    PLAIN(LOGICAL_XOR, (B(3, 4), B(4)), 1)
+    PLAIN(BITWISE_AND, (N(3, 4), N(4)), 1) PLAIN(BITWISE_OR, (N(3, 4), N(3, 4)), 1)
+    PLAIN(BITWISE_XOR, (N(3, 4), N(3, 1)), 1) PLAIN(BITWISE_NOT, (N(3, 4)), 1)
+    CASE(BIT_SHIFT, (N(3, 4), N(4)), 1, (TEXT(DIRECTION, "LEFT")))
+    UNARY(TRUNC) UNARY(IS_NAN) UNARY(IS_INF)
+    UNARY(TAN) UNARY(ATAN) UNARY(SINH) UNARY(COSH) UNARY(ASINH) UNARY(EXPM1)
+    PLAIN(ASIN, (U(3, 4)), 1) PLAIN(ACOS, (U(3, 4)), 1) PLAIN(ATANH, (U(3, 4)), 1) PLAIN(ACOSH, (V(3, 4)), 1)
+    PLAIN(LOG1P, (P(3, 4)), 1) PLAIN(LOG2, (P(3, 4)), 1) PLAIN(LOG10, (P(3, 4)), 1)
+    UNARY(SOFTSIGN) UNARY(SELU) UNARY(CELU) CASE(CELU, (W(3, 4)), 1, (REAL(ALPHA, 0.6))) UNARY(MISH)
+    CASE(THRESHOLDED_RELU, (W(3, 4)), 1, (REAL(ALPHA, 0.9)))
+    CASE(SHRINK, (W(3, 4)), 1, (REAL(BIAS, 0.2), REAL(LAMBD, 0.8)))
+    GRADIENT(SOFTSIGN_GRAD) GRADIENT(SELU_GRAD) GRADIENT(CELU_GRAD) GRADIENT(MISH_GRAD)
+    GRADIENT(THRESHOLDED_RELU_GRAD) GRADIENT(SHRINK_GRAD)
+    CASE(REDUCE_L1, (W(2, 3, 4)), 1, (INTS(AXES, 1)))
+    CASE(REDUCE_L2, (W(2, 3, 4)), 1, (INTS(AXES, 0, 2), INT(KEEPDIMS, 0)))
+    CASE(REDUCE_SUM_SQUARE, (W(2, 3, 4)), 1, (INTS(AXES, -1)))
+    CASE(REDUCE_LOG_SUM, (P(2, 3, 4)), 1, (INTS(AXES, 1), INT(KEEPDIMS, 0)))
+    CASE(REDUCE_LOG_SUM_EXP, (W(2, 3, 4)), 1, (INTS(AXES, 0, 1)))
+    CASE(ARG_MIN, (X(2, 3, 4)), 1, (INT(AXIS, 1)))
+    CASE(HARD_MAX, (X(2, 3, 4)), 1, (INT(AXIS, 1)))
+    PLAIN(LP_NORM, (W(2, 3, 4)), 1) CASE(LP_NORM, (W(2, 3, 4)), 1, (INT(AXIS, 1), INT(P, 1)))
     BINARY(EQUAL) BINARY(NOT_EQUAL) BINARY(GREATER) BINARY(GREATER_OR_EQUAL) BINARY(LESS) BINARY(LESS_OR_EQUAL)
     PLAIN(LOGICAL_AND, (B(3, 4), B(4)), 1) PLAIN(LOGICAL_OR, (B(3, 4), B(3, 4)), 1)
     PLAIN(WHERE, (B(3, 4), W(3, 4), W(3, 4)), 1) PLAIN(WHERE, (B(3, 1), W(4), W(2, 1, 1)), 1)
@@ -251,9 +286,17 @@ enum { OP_CASE_COUNT = sizeof op_cases / sizeof op_cases[0] };
 
 static enum mg_kind case_kind(enum fill fill)
 {
-    return fill == FILL_WEIGHT || fill == FILL_POSITIVE ? MG_KIND_WEIGHT
-           : fill == FILL_STATE                         ? MG_KIND_STATE
-                                                        : MG_KIND_INPUT;
+    switch (fill) {
+    case FILL_WEIGHT:
+    case FILL_POSITIVE:
+    case FILL_SMALL:
+    case FILL_LARGE:
+        return MG_KIND_WEIGHT;
+    case FILL_STATE:
+        return MG_KIND_STATE;
+    default:
+        return MG_KIND_INPUT;
+    }
 }
 
 static enum mg_dtype case_dtype(enum fill fill)
@@ -283,6 +326,15 @@ static inline enum mg_code case_graph(const struct op_case *c, struct mg_arena *
     return code;
 }
 
+/* A random number of magnitude 0.5 to 1.5, brought into the operand's range. */
+static inline double case_number(enum fill fill, double x)
+{
+    double size = x < 0 ? -x : x;
+    if (fill == FILL_SMALL)
+        return x / 2;
+    return fill == FILL_LARGE ? size + 0.75 : fill == FILL_POSITIVE || fill == FILL_ABOVE ? size : x;
+}
+
 /* Fresh numbers for the case's operands. */
 static inline void case_fill(const struct op_case *c, const struct mg_graph *g, uint64_t seed, double **values,
                              struct mg_arena *arena)
@@ -290,10 +342,8 @@ static inline void case_fill(const struct op_case *c, const struct mg_graph *g, 
     double **random = mg_exec_random_values(g, seed, 3, arena);
     for (uint32_t i = 0; i < c->in_count; i++) {
         values[i] = random[i];
-        bool positive = c->in[i].fill == FILL_POSITIVE || c->in[i].fill == FILL_ABOVE;
-        for (int64_t e = 0; positive && e < mg_shape_elements(&g->values[i].shape); e++)
-            if (values[i][e] < 0)
-                values[i][e] = -values[i][e];
+        for (int64_t e = 0; e < mg_shape_elements(&g->values[i].shape); e++)
+            values[i][e] = case_number(c->in[i].fill, values[i][e]);
     }
 }
 
@@ -308,5 +358,7 @@ static inline void case_fill(const struct op_case *c, const struct mg_graph *g, 
 #undef N
 #undef B
 #undef S
+#undef U
+#undef V
 #undef UNWRAP
 #endif
