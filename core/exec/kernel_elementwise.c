@@ -1,8 +1,7 @@
-/* Elementwise kernels, dropout and updates. */
+/* Elementwise kernels and updates. */
 #include <math.h>
 #include <string.h>
 
-#include "base/digest.h"
 #include "exec/kernels.h"
 
 static double modulo(const struct mg_kernel *k, double a, double b)
@@ -260,33 +259,6 @@ enum mg_code kernel_cast(const struct mg_kernel *k)
 enum mg_code kernel_copy(const struct mg_kernel *k)
 {
     memcpy(k->out[0], k->in[0], (size_t)mg_kernel_out_count(k, 0) * sizeof(double));
-    return MG_OK;
-}
-
-/* Uniform in [0, 1), by seeds, operator and position in the unsplit result (R8). */
-static double draw(const struct mg_kernel *k, const int64_t *index)
-{
-    int64_t at = 0;
-    const struct mg_exec_origin *origin = k->origin;
-    for (uint32_t d = 0; d < k->op->out_shape[0].rank; d++) {
-        int64_t extent = origin->whole.rank ? origin->whole.dim[d] : k->op->out_shape[0].dim[d];
-        at = at * extent + index[d] + origin->lo[d];
-    }
-    uint64_t words[4] = {origin->seed, (uint64_t)mg_kernel_int(k, MG_ATTR_SEED), origin->op, (uint64_t)at};
-    return (double)(mg_hash_words(words, 4).lo >> 11) * 0x1p-53;
-}
-
-enum mg_code kernel_dropout(const struct mg_kernel *k)
-{
-    const struct mg_shape *shape = &k->op->out_shape[0];
-    double ratio = mg_kernel_float(k, MG_ATTR_RATIO);
-    int64_t index[MG_MAX_RANK] = {0}, count = mg_shape_elements(shape);
-    for (int64_t i = 0; i < count; i++) {
-        bool keep = draw(k, index) >= ratio;
-        k->out[0][i] = keep ? k->in[0][i] / (1 - ratio) : 0;
-        k->out[1][i] = keep;
-        mg_walk_next(shape, index);
-    }
     return MG_OK;
 }
 

@@ -26,6 +26,10 @@ mg_kernel_fn kernel_global_avg_pool_grad, kernel_global_max_pool_grad, kernel_re
 /* movement */
 mg_kernel_fn kernel_expand, kernel_transpose, kernel_slice, kernel_slice_grad, kernel_split, kernel_concat, kernel_pad;
 mg_kernel_fn kernel_tile, kernel_gather, kernel_scatter_add, kernel_depth_to_space, kernel_space_to_depth;
-mg_kernel_fn kernel_fill, kernel_iota;
+mg_kernel_fn kernel_fill, kernel_iota, kernel_eye, kernel_gather_elements, kernel_scatter_elements, kernel_gather_nd;
+mg_kernel_fn kernel_scatter_nd, kernel_one_hot, kernel_top_k, kernel_trilu, kernel_reverse, kernel_roll,
+    kernel_reverse_sequence;
+/* random numbers */
+mg_kernel_fn kernel_random, kernel_multinomial;
 
 #endif

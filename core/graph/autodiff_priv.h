@@ -83,5 +83,7 @@ mg_grad_rule grad_mod, grad_atan2, grad_prelu, grad_softsign, grad_selu, grad_ce
     grad_shrink, grad_expm1, grad_log1p, grad_log2, grad_log10, grad_tan, grad_asin, grad_acos, grad_atan, grad_sinh,
     grad_cosh, grad_asinh, grad_acosh, grad_atanh, grad_reduce_l1, grad_reduce_l2, grad_reduce_sum_square,
     grad_reduce_log_sum, grad_reduce_log_sum_exp, grad_lp_norm;
+mg_grad_rule grad_gather_elements, grad_scatter_elements, grad_gather_nd, grad_scatter_nd, grad_top_k, grad_trilu,
+    grad_reverse, grad_roll, grad_reverse_sequence;
 
 #endif
