@@ -218,3 +218,105 @@ enum mg_code kernel_stat_update(const struct mg_kernel *k)
     }
     return MG_OK;
 }
+
+/* ---- over neighbouring channels ---- */
+
+struct neighbours {
+    int64_t planes, channels, inner, size; /* [planes, channels, inner] */
+    double alpha, beta, bias;
+};
+
+static struct neighbours neighbours_of(const struct mg_kernel *k)
+{
+    const struct mg_shape *x = &k->op->in_shape[0];
+    struct neighbours n = {.planes = x->dim[0], .channels = x->dim[1], .size = mg_kernel_int(k, MG_ATTR_SIZE)};
+    n.inner = mg_shape_elements(x) / (n.planes * n.channels);
+    n.alpha = mg_kernel_float(k, MG_ATTR_ALPHA);
+    n.beta = mg_kernel_float(k, MG_ATTR_BETA);
+    n.bias = mg_kernel_float(k, MG_ATTR_BIAS);
+    return n;
+}
+
+/* Does the window of channel c hold channel i? It reaches one further up where its size is even. */
+static bool in_window(const struct neighbours *n, int64_t c, int64_t i)
+{
+    return i >= c - (n->size - 1) / 2 && i <= c + n->size / 2;
+}
+
+/* What channel c at flat position `at` is divided by, before its power. */
+static double local_scale(const struct neighbours *n, const double *x, int64_t at)
+{
+    int64_t c = at / n->inner % n->channels;
+    double sum = 0;
+    for (int64_t i = 0; i < n->channels; i++) {
+        double value = x[at + (i - c) * n->inner];
+        sum += in_window(n, c, i) ? value * value : 0;
+    }
+    return n->bias + n->alpha / (double)n->size * sum;
+}
+
+enum mg_code kernel_lrn(const struct mg_kernel *k)
+{
+    struct neighbours n = neighbours_of(k);
+    for (int64_t i = 0; i < mg_kernel_out_count(k, 0); i++)
+        k->out[0][i] = k->in[0][i] * pow(local_scale(&n, k->in[0], i), -n.beta);
+    return MG_OK;
+}
+
+/* dx_i = dy_i s_i^-beta - 2 alpha beta / size x_i (sum over windows c that hold i: dy_c x_c s_c^(-beta - 1)) */
+enum mg_code kernel_lrn_grad(const struct mg_kernel *k)
+{
+    struct neighbours n = neighbours_of(k);
+    const double *dy = k->in[0], *x = k->in[1];
+    for (int64_t at = 0; at < mg_kernel_out_count(k, 0); at++) {
+        int64_t own = at / n.inner % n.channels;
+        double sum = 0;
+        for (int64_t c = 0; c < n.channels; c++) {
+            int64_t there = at + (c - own) * n.inner;
+            if (in_window(&n, c, own))
+                sum += dy[there] * x[there] * pow(local_scale(&n, x, there), -n.beta - 1);
+        }
+        k->out[0][at] =
+            dy[at] * pow(local_scale(&n, x, at), -n.beta) - 2 * n.alpha * n.beta / (double)n.size * x[at] * sum;
+    }
+    return MG_OK;
+}
+
+/* ---- over listed axes ---- */
+
+/* Number of the group of elements that are normalised together, among those of `index`. */
+static int64_t group_at(const struct mg_kernel *k, const int64_t *index)
+{
+    const struct mg_shape *x = &k->op->in_shape[0];
+    int64_t at = 0;
+    for (uint32_t d = 0; d < x->rank; d++) {
+        bool listed = false;
+        for (uint32_t i = 0; i < x->rank; i++)
+            listed = listed || mg_kernel_ints(k, MG_ATTR_AXES, i, -1) == d;
+        at = listed ? at : at * x->dim[d] + index[d];
+    }
+    return at;
+}
+
+enum mg_code kernel_mean_variance_norm(const struct mg_kernel *k)
+{
+    const struct mg_shape *x = &k->op->in_shape[0];
+    int64_t count = mg_shape_elements(x), index[MG_MAX_RANK] = {0};
+    double *mean = MG_NEW_ARRAY(k->scratch, double, count), *square = MG_NEW_ARRAY(k->scratch, double, count);
+    double *size = MG_NEW_ARRAY(k->scratch, double, count);
+    for (int64_t i = 0; i < count; i++, mg_walk_next(x, index)) {
+        mean[group_at(k, index)] += k->in[0][i];
+        size[group_at(k, index)] += 1;
+    }
+    for (int64_t g = 0; g < count && size[g] > 0; g++)
+        mean[g] /= size[g];
+    for (int64_t i = 0; i < count; i++, mg_walk_next(x, index)) {
+        int64_t g = group_at(k, index);
+        square[g] += (k->in[0][i] - mean[g]) * (k->in[0][i] - mean[g]) / size[g];
+    }
+    for (int64_t i = 0; i < count; i++, mg_walk_next(x, index)) {
+        int64_t g = group_at(k, index);
+        k->out[0][i] = (k->in[0][i] - mean[g]) / (sqrt(square[g]) + mg_kernel_float(k, MG_ATTR_EPSILON));
+    }
+    return MG_OK;
+}

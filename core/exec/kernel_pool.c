@@ -1,4 +1,4 @@
-/* Pooling and resampling over the spatial dimensions (from 2 on), sample and channel by channel. */
+/* Pooling over the spatial dimensions (from 2 on), sample and channel by channel. */
 #include <math.h>
 #include <string.h>
 
@@ -91,10 +91,13 @@ static double window_count(const struct pool *pool, const int64_t *y, bool inclu
 {
     double count = 1;
     for (uint32_t d = 0; d < pool->x.rank; d++) {
-        int64_t lo = y[d] * pool->stride[d] - pool->pad[d], hi = lo + pool->window.dim[d];
-        int64_t first = include_pad ? -pool->pad[d] : 0;
+        int64_t first = include_pad ? -pool->pad[d] : 0, inside = 0;
         int64_t last = pool->x.dim[d] + (include_pad ? pool->pad_after[d] : 0);
-        count *= (double)((hi < last ? hi : last) - (lo > first ? lo : first));
+        for (int64_t w = 0; w < pool->window.dim[d]; w++) {
+            int64_t x = y[d] * pool->stride[d] + w * pool->dilation[d] - pool->pad[d];
+            inside += x >= first && x < last;
+        }
+        count *= (double)inside;
     }
     return count;
 }
@@ -135,6 +138,142 @@ enum mg_code kernel_avg_pool_grad(const struct mg_kernel *k)
         } while (mg_walk_next(&pool.y, y));
     return MG_OK;
 }
+
+/* ---- norms of windows ---- */
+
+/* y_i = (sum |x|^p)^(1/p) */
+static double window_norm(const struct pool *pool, const double *plane, const int64_t *y, double p)
+{
+    int64_t w[MG_MAX_RANK] = {0};
+    double sum = 0;
+    do {
+        int64_t at = pool_at(pool, y, w);
+        sum += at < 0 ? 0 : pow(fabs(plane[at]), p);
+    } while (mg_walk_next(&pool->window, w));
+    return pow(sum, 1 / p);
+}
+
+enum mg_code kernel_lp_pool(const struct mg_kernel *k)
+{
+    struct pool pool;
+    pool_init(&pool, k, &k->op->in_shape[0], &k->op->out_shape[0]);
+    int64_t size = mg_shape_elements(&pool.x), y[MG_MAX_RANK] = {0}, i = 0;
+    for (int64_t p = 0; p < pool.planes; p++)
+        do
+            k->out[0][i++] = window_norm(&pool, k->in[0] + p * size, y, (double)mg_kernel_int(k, MG_ATTR_P));
+        while (mg_walk_next(&pool.y, y));
+    return MG_OK;
+}
+
+/* dx += dy sign(x) (|x| / y)^(p - 1) */
+enum mg_code kernel_lp_pool_grad(const struct mg_kernel *k)
+{
+    struct pool pool;
+    pool_init(&pool, k, &k->op->in_shape[1], &k->op->in_shape[0]);
+    int64_t size = mg_shape_elements(&pool.x), y[MG_MAX_RANK] = {0}, i = 0;
+    double power = (double)mg_kernel_int(k, MG_ATTR_P);
+    for (int64_t p = 0; p < pool.planes; p++)
+        do {
+            const double *plane = k->in[1] + p * size;
+            double norm = window_norm(&pool, plane, y, power), dy = k->in[0][i++];
+            int64_t w[MG_MAX_RANK] = {0};
+            do {
+                int64_t at = pool_at(&pool, y, w);
+                if (at >= 0 && plane[at] != 0)
+                    k->out[0][p * size + at] += copysign(pow(fabs(plane[at]) / norm, power - 1), plane[at]) * dy;
+            } while (mg_walk_next(&pool.window, w));
+        } while (mg_walk_next(&pool.y, y));
+    return MG_OK;
+}
+
+/* ---- positions of the largest ---- */
+
+/* A plane's position counted with the first dimension fastest. */
+static int64_t column_major(const struct mg_shape *plane, int64_t at)
+{
+    int64_t result = 0;
+    for (uint32_t d = plane->rank; d-- > 0;) {
+        int64_t faster = 1;
+        for (uint32_t e = 0; e < d; e++)
+            faster *= plane->dim[e];
+        result += at % plane->dim[d] * faster;
+        at /= plane->dim[d];
+    }
+    return result;
+}
+
+enum mg_code kernel_max_pool_indices(const struct mg_kernel *k)
+{
+    struct pool pool;
+    pool_init(&pool, k, &k->op->in_shape[0], &k->op->out_shape[0]);
+    int64_t size = mg_shape_elements(&pool.x), y[MG_MAX_RANK] = {0}, i = 0;
+    for (int64_t p = 0; p < pool.planes; p++)
+        do {
+            int64_t at = pool_largest(&pool, k->in[0] + p * size, y);
+            k->out[0][i] = at < 0 ? -INFINITY : k->in[0][p * size + at];
+            if (mg_kernel_int(k, MG_ATTR_STORAGE_ORDER))
+                at = column_major(&pool.x, at);
+            k->out[1][i++] = (double)(p * size + at);
+        } while (mg_walk_next(&pool.y, y));
+    return MG_OK;
+}
+
+enum mg_code kernel_max_unpool(const struct mg_kernel *k)
+{
+    for (int64_t i = 0; i < mg_kernel_in_count(k, 0); i++) {
+        int64_t at = (int64_t)k->in[1][i];
+        if (at < 0 || at >= mg_kernel_out_count(k, 0))
+            return mg_fail(k->err, MG_ERR_INVALID, "", "an index of 'max_unpool' is out of range");
+        k->out[0][at] = k->in[0][i];
+    }
+    return MG_OK;
+}
+
+/* ---- adaptive ---- */
+
+/* Window i of `parts` over `size` elements: [floor(i size / parts), ceil((i + 1) size / parts)). */
+static bool adaptive_holds(int64_t i, int64_t parts, int64_t size, int64_t x)
+{
+    return x >= i * size / parts && x < ((i + 1) * size + parts - 1) / parts;
+}
+
+/* Adds average windows of planes of shape `x` up into planes of shape `y`, or spreads them. */
+static enum mg_code adaptive(const struct mg_kernel *k, const struct mg_shape *whole, const struct mg_shape *parts,
+                             bool spread)
+{
+    struct mg_shape x = spatial_of(whole), y = spatial_of(parts);
+    int64_t size_x = mg_shape_elements(&x), size_y = mg_shape_elements(&y), planes = whole->dim[0] * whole->dim[1];
+    int64_t at[MG_MAX_RANK] = {0}, window[MG_MAX_RANK] = {0};
+    for (int64_t j = 0; j < size_y; j++, mg_walk_next(&y, window)) {
+        double count = 1;
+        for (uint32_t d = 0; d < y.rank; d++)
+            count *= (double)(((window[d] + 1) * x.dim[d] + y.dim[d] - 1) / y.dim[d] - window[d] * x.dim[d] / y.dim[d]);
+        for (int64_t i = 0; i < size_x; i++, mg_walk_next(&x, at)) {
+            bool inside = true;
+            for (uint32_t d = 0; d < x.rank; d++)
+                inside = inside && adaptive_holds(window[d], y.dim[d], x.dim[d], at[d]);
+            for (int64_t p = 0; p < planes && inside; p++) {
+                if (spread)
+                    k->out[0][p * size_x + i] += k->in[0][p * size_y + j] / count;
+                else
+                    k->out[0][p * size_y + j] += k->in[0][p * size_x + i] / count;
+            }
+        }
+    }
+    return MG_OK;
+}
+
+enum mg_code kernel_adaptive_avg_pool(const struct mg_kernel *k)
+{
+    return adaptive(k, &k->op->in_shape[0], &k->op->out_shape[0], false);
+}
+
+enum mg_code kernel_adaptive_avg_pool_grad(const struct mg_kernel *k)
+{
+    return adaptive(k, &k->op->out_shape[0], &k->op->in_shape[0], true);
+}
+
+/* ---- whole planes ---- */
 
 static int64_t plane_size(const struct mg_shape *shape)
 {
@@ -177,78 +316,4 @@ enum mg_code kernel_global_max_pool_grad(const struct mg_kernel *k)
     for (int64_t p = 0; p < mg_kernel_in_count(k, 0); p++)
         k->out[0][p * size + largest_at(k->in[1] + p * size, size)] = k->in[0][p];
     return MG_OK;
-}
-
-/* ---- resize ---- */
-
-/* Where an output index of one dimension reads: one or two input indices with weights. */
-struct taps {
-    int64_t at[2];
-    double weight[2];
-};
-
-static double source_position(const char *coordinates, int64_t i, int64_t in, int64_t out)
-{
-    if (strcmp(coordinates, "half_pixel") == 0)
-        return ((double)i + 0.5) * (double)in / (double)out - 0.5;
-    if (strcmp(coordinates, "align_corners") == 0)
-        return out > 1 ? (double)i * (double)(in - 1) / (double)(out - 1) : 0;
-    return (double)i * (double)in / (double)out;
-}
-
-static int64_t clamp_index(double x, int64_t size)
-{
-    return x < 0 ? 0 : x > (double)(size - 1) ? size - 1 : (int64_t)x;
-}
-
-static struct taps taps_of(const struct mg_kernel *k, int64_t i, int64_t in, int64_t out)
-{
-    const char *coordinates = mg_kernel_text(k, MG_ATTR_COORDINATES);
-    double x = source_position(coordinates, i, in, out);
-    if (strcmp(mg_kernel_text(k, MG_ATTR_MODE), "linear") != 0) {
-        double nearest = strcmp(coordinates, "asymmetric") != 0 ? ceil(x - 0.5) : floor(x);
-        return (struct taps){{clamp_index(nearest, in), 0}, {1, 0}};
-    }
-    x = x < 0 ? 0 : x > (double)(in - 1) ? (double)(in - 1) : x;
-    int64_t lo = (int64_t)floor(x);
-    return (struct taps){{lo, lo + 1 < in ? lo + 1 : lo}, {1 - (x - (double)lo), x - (double)lo}};
-}
-
-/* y = R x for every plane, or x += R^T y. */
-static enum mg_code resample(const struct mg_kernel *k, const struct mg_shape *small, const struct mg_shape *large,
-                             bool transposed)
-{
-    struct mg_shape x = spatial_of(small), y = spatial_of(large), choice = {.rank = x.rank};
-    int64_t size_x = mg_shape_elements(&x), planes = small->dim[0] * small->dim[1], index[MG_MAX_RANK] = {0}, i = 0;
-    for (uint32_t d = 0; d < x.rank; d++)
-        choice.dim[d] = 2;
-    for (int64_t p = 0; p < planes; p++)
-        do {
-            int64_t tap[MG_MAX_RANK] = {0};
-            do {
-                int64_t at = 0;
-                double weight = 1;
-                for (uint32_t d = 0; d < x.rank; d++) {
-                    struct taps taps = taps_of(k, index[d], x.dim[d], y.dim[d]);
-                    at = at * x.dim[d] + taps.at[tap[d]];
-                    weight *= taps.weight[tap[d]];
-                }
-                if (transposed)
-                    k->out[0][p * size_x + at] += weight * k->in[0][i];
-                else
-                    k->out[0][i] += weight * k->in[0][p * size_x + at];
-            } while (mg_walk_next(&choice, tap));
-            i++;
-        } while (mg_walk_next(&y, index));
-    return MG_OK;
-}
-
-enum mg_code kernel_resize(const struct mg_kernel *k)
-{
-    return resample(k, &k->op->in_shape[0], &k->op->out_shape[0], false);
-}
-
-enum mg_code kernel_resize_grad(const struct mg_kernel *k)
-{
-    return resample(k, &k->op->out_shape[0], &k->op->in_shape[0], true);
 }

@@ -29,6 +29,10 @@ mg_kernel_fn kernel_tile, kernel_gather, kernel_scatter_add, kernel_depth_to_spa
 mg_kernel_fn kernel_fill, kernel_iota, kernel_eye, kernel_gather_elements, kernel_scatter_elements, kernel_gather_nd;
 mg_kernel_fn kernel_scatter_nd, kernel_one_hot, kernel_top_k, kernel_trilu, kernel_reverse, kernel_roll,
     kernel_reverse_sequence;
+/* more of normalisation, pooling and sampling */
+mg_kernel_fn kernel_lrn, kernel_lrn_grad, kernel_mean_variance_norm, kernel_lp_pool, kernel_lp_pool_grad,
+    kernel_max_pool_indices, kernel_max_unpool;
+mg_kernel_fn kernel_adaptive_avg_pool, kernel_adaptive_avg_pool_grad, kernel_grid_sample, kernel_roi_align;
 /* random numbers */
 mg_kernel_fn kernel_random, kernel_multinomial;
 

@@ -235,6 +235,30 @@ void grad_batch_norm_inference(struct mg_grad *d)
     }
 }
 
+void grad_lrn(struct mg_grad *d)
+{
+    give_own(d, MG_OP_LRN_GRAD, mg_grad_in(d, 0));
+}
+
+static mg_value mean_over(struct mg_grad *d, mg_value x, const struct mg_attr *axes)
+{
+    return mg_grad_unary_with(d, MG_OP_REDUCE_MEAN, x, axes, 1);
+}
+
+/* y = c / (s + e) with c = x - mean, s = sqrt(mean c^2): (dy - mean dy - c mean(dy y) / s) / (s + e) */
+void grad_mean_variance_norm(struct mg_grad *d)
+{
+    mg_value x = mg_grad_in(d, 0), y = mg_grad_out(d, 0), dy = mg_grad_dy(d, 0);
+    const struct mg_attr *axes = mg_grad_attr(d, MG_ATTR_AXES);
+    mg_value c = mg_grad_binary(d, MG_OP_SUB, x, mean_over(d, x, axes));
+    mg_value s = mg_grad_unary(d, MG_OP_SQRT, mean_over(d, mg_grad_binary(d, MG_OP_MUL, c, c), axes));
+    mg_value along = mg_grad_binary(d, MG_OP_DIV, mean_over(d, mg_grad_binary(d, MG_OP_MUL, dy, y), axes), s);
+    mg_value dx = mg_grad_binary(d, MG_OP_SUB, dy, mean_over(d, dy, axes));
+    dx = mg_grad_binary(d, MG_OP_SUB, dx, mg_grad_binary(d, MG_OP_MUL, c, along));
+    s = mg_grad_affine(d, s, 1, mg_grad_attr(d, MG_ATTR_EPSILON)->f);
+    mg_grad_give(d, 0, mg_grad_binary(d, MG_OP_DIV, dx, s));
+}
+
 /* ---- pooling and resampling ---- */
 
 /* dy -> dx, which has x's spatial sizes */
@@ -250,6 +274,24 @@ static void give_spatial(struct mg_grad *d, enum mg_op_type type)
 void grad_max_pool(struct mg_grad *d)
 {
     give_own(d, MG_OP_MAX_POOL_GRAD, mg_grad_in(d, 0));
+}
+
+void grad_lp_pool(struct mg_grad *d)
+{
+    give_own(d, MG_OP_LP_POOL_GRAD, mg_grad_in(d, 0));
+}
+
+/* dy at the indices */
+void grad_max_unpool(struct mg_grad *d)
+{
+    mg_value dy = mg_grad_dy(d, 0);
+    struct mg_shape flat = {.rank = 1, .dim = {mg_shape_elements(mg_grad_shape(d, dy))}};
+    mg_grad_give(d, 0, mg_grad_binary(d, MG_OP_GATHER, mg_grad_reshape(d, dy, &flat), mg_grad_in(d, 1)));
+}
+
+void grad_adaptive_avg_pool(struct mg_grad *d)
+{
+    give_spatial(d, MG_OP_ADAPTIVE_AVG_POOL_GRAD);
 }
 
 void grad_global_max_pool(struct mg_grad *d)

@@ -1,4 +1,4 @@
-/* Iteration axes of operators that read and write by index, of triangles and of reversals. */
+/* Iteration axes of operators that read and write by index or coordinate, of triangles and of reversals. */
 #include "graph/ops_priv.h"
 
 /* For operators whose every result depends on all of every operand. */
@@ -24,6 +24,16 @@ void mg_axes_but_axis(struct mg_axes *t)
     uint32_t rank = t->desc->in_shape[0].rank;
     for (uint32_t d = 0; d < rank; d++) {
         if (d != mg_desc_int(t->desc, MG_ATTR_AXIS))
+            along(t, d, rank);
+    }
+}
+
+/* Every dimension but the channels. */
+void mg_axes_but_channels(struct mg_axes *t)
+{
+    uint32_t rank = t->desc->in_shape[0].rank;
+    for (uint32_t d = 0; d < rank; d++) {
+        if (d != 1)
             along(t, d, rank);
     }
 }
@@ -130,4 +140,28 @@ void mg_axes_reverse_sequence(struct mg_axes *t)
         mg_axes_in(t, a, 1, d == mg_desc_int(t->desc, MG_ATTR_BATCH_AXIS) ? 0 : -1, 1);
         mg_axes_out(t, a, 0, d, 1);
     }
+}
+
+/* Samples, channels (the grid has none), positions (x is read whole). */
+void mg_axes_grid_sample(struct mg_axes *t)
+{
+    const struct mg_shape *out = &t->desc->out_shape[0];
+    for (uint32_t d = 0; d < out->rank; d++) {
+        uint32_t a = mg_axes_open(t, "d", (int)d, out->dim[d], MG_COMBINE_NONE);
+        mg_axes_in(t, a, 0, d < 2 ? (int64_t)d : -1, 1);
+        mg_axes_in(t, a, 1, d == 0 ? 0 : d == 1 ? -1 : (int64_t)d - 1, 1);
+        mg_axes_out(t, a, 0, d, 1);
+    }
+}
+
+/* Boxes, channels. */
+void mg_axes_roi_align(struct mg_axes *t)
+{
+    uint32_t a = mg_axes_open(t, "r", -1, t->desc->in_shape[1].dim[0], MG_COMBINE_NONE);
+    mg_axes_in(t, a, 1, 0, 1);
+    mg_axes_in(t, a, 2, 0, 1);
+    mg_axes_out(t, a, 0, 0, 1);
+    a = mg_axes_open(t, "c", -1, t->desc->in_shape[0].dim[1], MG_COMBINE_NONE);
+    mg_axes_in(t, a, 0, 1, 1);
+    mg_axes_out(t, a, 0, 1, 1);
 }

@@ -285,7 +285,8 @@ void mg_axes_pool(struct mg_axes *t)
     static const char *const names[] = {"n", "c"};
     for (uint32_t d = 0; d < 2; d++)
         full_rank(t, mg_axes_open(t, names[d], -1, x->dim[d], MG_COMBINE_NONE), x->rank, d);
-    bool backward = t->desc->type == MG_OP_MAX_POOL_GRAD || t->desc->type == MG_OP_AVG_POOL_GRAD;
+    bool backward = t->desc->type == MG_OP_MAX_POOL_GRAD || t->desc->type == MG_OP_AVG_POOL_GRAD ||
+                    t->desc->type == MG_OP_LP_POOL_GRAD;
     if (!mg_desc_ints(t->desc, MG_ATTR_KERNEL_SHAPE, NULL))
         return;
     for (uint32_t s = 0; s + 2 < x->rank; s++)

@@ -219,6 +219,14 @@ enum mg_code mg_shape_reduce(struct mg_infer *t)
     return result(t, 0, &out, t->in_dtype[0]);
 }
 
+/* Over listed axes, shape kept. */
+enum mg_code mg_shape_over_axes(struct mg_infer *t)
+{
+    bool over[MG_MAX_RANK] = {0};
+    MG_TRY(resolve_axes(t, over));
+    return mg_shape_same(t);
+}
+
 enum mg_code mg_shape_arg_max(struct mg_infer *t)
 {
     bool reduced[MG_MAX_RANK] = {0};

@@ -228,6 +228,15 @@ enum mg_code mg_shape_group_norm_grad(struct mg_infer *t)
     return MG_OK;
 }
 
+/* (x) or (dy, x): normalised over neighbouring channels. */
+enum mg_code mg_shape_lrn(struct mg_infer *t)
+{
+    MG_TRY(mg_infer_rank(t, 0, 2, MG_MAX_RANK));
+    if (mg_infer_int(t, MG_ATTR_SIZE) < 1)
+        return mg_infer_fail(t, "/attrs/size", "attribute 'size' must be positive");
+    return mg_shape_same(t);
+}
+
 /* ---- pooling ---- */
 
 /* Output size of a pooling window along one dimension, or -1. With ceil_mode the last window must still begin
@@ -272,6 +281,21 @@ enum mg_code mg_shape_pool(struct mg_infer *t)
     return MG_OK;
 }
 
+enum mg_code mg_shape_max_pool_indices(struct mg_infer *t)
+{
+    MG_TRY(mg_shape_pool(t));
+    result(t, 1, &t->out[0], MG_DTYPE_I64);
+    return MG_OK;
+}
+
+enum mg_code mg_shape_max_unpool(struct mg_infer *t)
+{
+    if (!mg_dtype_is_integer(t->in_dtype[1]))
+        return mg_infer_fail(t, "/inputs/1", "indices are %s, must be integers", mg_dtype_name(t->in_dtype[1]));
+    MG_TRY(want(t, 1, "indices", &t->in[0]));
+    return mg_shape_spatial(t);
+}
+
 enum mg_code mg_shape_global_pool(struct mg_infer *t)
 {
     MG_TRY(mg_infer_rank(t, 0, 3, 5));
@@ -286,7 +310,7 @@ enum mg_code mg_shape_max_pool_grad(struct mg_infer *t)
 {
     struct mg_shape out;
     MG_TRY(mg_infer_rank(t, 1, 3, 5));
-    if (t->type == MG_OP_MAX_POOL_GRAD) {
+    if (mg_infer_attr(t, MG_ATTR_KERNEL_SHAPE)) {
         MG_TRY(mg_infer_rank(t, 0, t->in[1].rank, t->in[1].rank));
         MG_TRY(pooled(t, &t->in[1], &out));
     } else {
@@ -299,20 +323,9 @@ enum mg_code mg_shape_max_pool_grad(struct mg_infer *t)
     return MG_OK;
 }
 
-static enum mg_code check_resize(struct mg_infer *t)
-{
-    static const char *const modes[] = {"nearest", "linear", NULL};
-    static const char *const coordinates[] = {"asymmetric", "half_pixel", "align_corners", NULL};
-    if (!mg_infer_attr(t, MG_ATTR_MODE))
-        return MG_OK;
-    MG_TRY(mg_infer_choice(t, MG_ATTR_MODE, modes));
-    return mg_infer_choice(t, MG_ATTR_COORDINATES, coordinates);
-}
-
 /* The operand with its spatial sizes replaced. */
 enum mg_code mg_shape_spatial(struct mg_infer *t)
 {
-    MG_TRY(check_resize(t));
     MG_TRY(mg_infer_rank(t, 0, 3, 5));
     MG_TRY(mg_infer_list_size(t, MG_ATTR_SPATIAL, t->in[0].rank - 2));
     struct mg_shape out = t->in[0];
