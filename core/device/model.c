@@ -87,7 +87,7 @@ static double compute_seconds(const struct mg_device *device, const struct mg_op
     struct mg_gemm gemm[MG_MAX_GEMMS];
     double peak = peak_of(device, op->in_dtype[0], op->math), seconds = 0;
     uint32_t count = mg_op_gemms(op, gemm);
-    if (op->type == MG_OP_LSTM || op->type == MG_OP_GRU)
+    if (op->type == MG_OP_LSTM || op->type == MG_OP_GRU || op->type == MG_OP_RNN)
         return recurrent_seconds(device, op, gemm, peak);
     for (uint32_t i = 0; i < count; i++)
         seconds += gemm_seconds(device, &gemm[i], peak);

@@ -33,6 +33,10 @@ mg_kernel_fn kernel_scatter_nd, kernel_one_hot, kernel_top_k, kernel_trilu, kern
 mg_kernel_fn kernel_lrn, kernel_lrn_grad, kernel_mean_variance_norm, kernel_lp_pool, kernel_lp_pool_grad,
     kernel_max_pool_indices, kernel_max_unpool;
 mg_kernel_fn kernel_adaptive_avg_pool, kernel_adaptive_avg_pool_grad, kernel_grid_sample, kernel_roi_align;
+mg_kernel_fn kernel_rnn, kernel_einsum, kernel_im2col, kernel_col2im, kernel_det;
+/* quantized numbers */
+mg_kernel_fn kernel_quantize, kernel_dequantize, kernel_dynamic_quantize, kernel_quantized_matmul,
+    kernel_quantized_conv;
 /* random numbers */
 mg_kernel_fn kernel_random, kernel_multinomial;
 

@@ -86,5 +86,6 @@ mg_grad_rule grad_mod, grad_atan2, grad_prelu, grad_softsign, grad_selu, grad_ce
 mg_grad_rule grad_gather_elements, grad_scatter_elements, grad_gather_nd, grad_scatter_nd, grad_top_k, grad_trilu,
     grad_reverse, grad_roll, grad_reverse_sequence;
 mg_grad_rule grad_lp_pool, grad_max_unpool, grad_adaptive_avg_pool, grad_lrn, grad_mean_variance_norm;
+mg_grad_rule grad_einsum, grad_im2col, grad_col2im;
 
 #endif

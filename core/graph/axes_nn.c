@@ -370,7 +370,7 @@ void mg_axes_attention(struct mg_axes *t)
     mask_in(t, &h, keys, h.rank - 1);
 }
 
-/* ---- lstm, gru: only the batch ---- */
+/* ---- lstm, gru, rnn: only the batch ---- */
 
 void mg_axes_recurrent(struct mg_axes *t)
 {

@@ -307,7 +307,7 @@ enum mg_code mg_shape_attention_grad(struct mg_infer *t)
     return MG_OK;
 }
 
-/* ---- lstm, gru ---- */
+/* ---- lstm, gru, rnn ---- */
 
 static enum mg_code check_part(struct mg_infer *t, uint32_t operand, uint32_t rank, int64_t a, int64_t b, int64_t c)
 {
@@ -323,7 +323,7 @@ enum mg_code mg_shape_recurrent(struct mg_infer *t)
     MG_TRY(mg_infer_rank(t, 0, 3, 3));
     MG_TRY(mg_infer_same_dtype(t));
     const struct mg_shape *x = &t->in[0];
-    int64_t h = mg_infer_int(t, MG_ATTR_HIDDEN_SIZE), gates = t->type == MG_OP_LSTM ? 4 : 3;
+    int64_t h = mg_infer_int(t, MG_ATTR_HIDDEN_SIZE), gates = t->type == MG_OP_LSTM ? 4 : t->type == MG_OP_GRU ? 3 : 1;
     if (h < 1 || h > INT32_MAX)
         return mg_infer_fail(t, "/attrs/hidden_size", "hidden_size is out of range");
     MG_TRY(check_part(t, 1, 3, 1, gates * h, x->dim[2]));
@@ -331,6 +331,10 @@ enum mg_code mg_shape_recurrent(struct mg_infer *t)
     MG_TRY(check_part(t, 3, 2, 1, 2 * gates * h, 0));
     MG_TRY(check_part(t, 4, 3, 1, x->dim[1], h));
     MG_TRY(check_part(t, 5, 3, 1, x->dim[1], h));
+    MG_TRY(check_part(t, 6, 2, 1, 3 * h, 0));
+    static const char *const activations[] = {"tanh", "relu", NULL};
+    if (t->type == MG_OP_RNN)
+        MG_TRY(mg_infer_choice(t, MG_ATTR_ACTIVATION, activations));
     t->out[0] = (struct mg_shape){.rank = 4, .dim = {x->dim[0], 1, x->dim[1], h}};
     for (uint32_t i = 1; i < t->out_count; i++)
         t->out[i] = (struct mg_shape){.rank = 3, .dim = {1, x->dim[1], h}};

@@ -1,4 +1,4 @@
-/* Shape rules: resizing, sampling by coordinates, regions of interest. */
+/* Shape rules: resizing, sampling by coordinates, regions of interest, windows as columns, determinants. */
 #include <string.h>
 
 #include "graph/ops_priv.h"
@@ -64,4 +64,82 @@ enum mg_code mg_shape_roi_align(struct mg_infer *t)
     t->out[0] = (struct mg_shape){.rank = 4, .dim = {boxes->dim[0], x->dim[1], sizes[0], sizes[1]}};
     t->out_dtype[0] = t->in_dtype[0];
     return MG_OK;
+}
+
+/* ---- windows as columns ---- */
+
+static enum mg_code fill_list(struct mg_infer *t, enum mg_attr_key key, uint32_t count, int64_t value)
+{
+    int64_t list[2 * MG_MAX_RANK];
+    for (uint32_t i = 0; i < count; i++)
+        list[i] = value;
+    if (mg_infer_attr(t, key)->count == 0)
+        mg_infer_set_ints(t, key, list, count);
+    return mg_infer_list_size(t, key, count);
+}
+
+/* Elements of a window and number of windows over an image of these sizes. */
+static enum mg_code count_windows(struct mg_infer *t, uint32_t spatial, const int64_t *sizes, int64_t *window,
+                                  int64_t *windows)
+{
+    const int64_t *kernel = mg_infer_ints(t, MG_ATTR_KERNEL_SHAPE, NULL);
+    const int64_t *stride = mg_infer_ints(t, MG_ATTR_STRIDES, NULL), *pad = mg_infer_ints(t, MG_ATTR_PADS, NULL);
+    const int64_t *dilation = mg_infer_ints(t, MG_ATTR_DILATIONS, NULL);
+    *window = *windows = 1;
+    for (uint32_t d = 0; d < spatial; d++) {
+        bool fits = kernel[d] >= 1 && stride[d] >= 1 && dilation[d] >= 1 && pad[d] >= 0 && pad[d + spatial] >= 0 &&
+                    kernel[d] <= INT32_MAX && stride[d] <= INT32_MAX && dilation[d] <= INT32_MAX &&
+                    pad[d] <= INT32_MAX && pad[d + spatial] <= INT32_MAX && sizes[d] >= 0 && sizes[d] <= INT32_MAX;
+        int64_t room = fits ? sizes[d] + pad[d] + pad[d + spatial] - (dilation[d] * (kernel[d] - 1) + 1) : -1;
+        if (room < 0 || __builtin_mul_overflow(*window, kernel[d], window) ||
+            __builtin_mul_overflow(*windows, room / stride[d] + 1, windows))
+            return mg_infer_fail(t, "/attrs", "spatial dimension %u does not fit kernel, strides and pads", d);
+    }
+    return MG_OK;
+}
+
+enum mg_code mg_shape_im2col(struct mg_infer *t)
+{
+    int64_t window, windows;
+    const struct mg_shape *x = &t->in[0];
+    MG_TRY(mg_infer_rank(t, 0, 3, 5));
+    MG_TRY(mg_infer_list_size(t, MG_ATTR_KERNEL_SHAPE, x->rank - 2));
+    MG_TRY(count_windows(t, x->rank - 2, x->dim + 2, &window, &windows));
+    t->out[0] = (struct mg_shape){.rank = 3, .dim = {x->dim[0], 0, windows}};
+    t->out_dtype[0] = t->in_dtype[0];
+    if (__builtin_mul_overflow(x->dim[1], window, &t->out[0].dim[1]))
+        return misfit(t, 0);
+    return MG_OK;
+}
+
+enum mg_code mg_shape_col2im(struct mg_infer *t)
+{
+    uint32_t spatial;
+    int64_t window, windows;
+    const struct mg_shape *x = &t->in[0];
+    const int64_t *sizes = mg_infer_ints(t, MG_ATTR_SPATIAL, &spatial);
+    MG_TRY(mg_infer_rank(t, 0, 3, 3));
+    if (spatial < 1 || spatial > 3)
+        return mg_infer_fail(t, "/attrs/spatial", "there must be 1 to 3 spatial sizes");
+    MG_TRY(mg_infer_list_size(t, MG_ATTR_KERNEL_SHAPE, spatial));
+    MG_TRY(fill_list(t, MG_ATTR_STRIDES, spatial, 1));
+    MG_TRY(fill_list(t, MG_ATTR_PADS, 2 * spatial, 0));
+    MG_TRY(fill_list(t, MG_ATTR_DILATIONS, spatial, 1));
+    MG_TRY(count_windows(t, spatial, sizes, &window, &windows));
+    if (x->dim[2] != windows || x->dim[1] % window != 0)
+        return mg_infer_fail(t, "/inputs/0", "columns of shape %s do not fit %lld windows of %lld",
+                             mg_shape_text(t->arena, x), (long long)windows, (long long)window);
+    t->out[0] = (struct mg_shape){.rank = spatial + 2, .dim = {x->dim[0], x->dim[1] / window}};
+    memcpy(t->out[0].dim + 2, sizes, spatial * sizeof *sizes);
+    t->out_dtype[0] = t->in_dtype[0];
+    return MG_OK;
+}
+
+enum mg_code mg_shape_det(struct mg_infer *t)
+{
+    MG_TRY(mg_infer_rank(t, 0, 2, MG_MAX_RANK));
+    t->out[0] = t->in[0];
+    t->out[0].rank -= 2;
+    t->out_dtype[0] = t->in_dtype[0];
+    return t->in[0].dim[t->out[0].rank] == t->in[0].dim[t->out[0].rank + 1] ? MG_OK : misfit(t, 0);
 }

@@ -1,4 +1,7 @@
 /* Implicit matrix products of contractions (device-model.md) and the figures of a whole graph. */
+#include <string.h>
+
+#include "graph/einsum.h"
 #include "graph/ops_priv.h"
 
 static int64_t product(const struct mg_shape *shape, uint32_t from, uint32_t to)
@@ -87,6 +90,35 @@ static uint32_t recurrent(const struct mg_op_desc *desc, struct mg_gemm *out)
     return 2;
 }
 
+/* Letters of two operands: in both and the result B, in one and the result M or N, the others K. More or fewer
+ * operands: one product for each element of the result. */
+static struct mg_gemm einsum(const struct mg_op_desc *desc)
+{
+    struct mg_einsum e;
+    int64_t size[MG_EINSUM_LETTERS];
+    struct mg_gemm g = {1, 1, 1, 1};
+    mg_einsum_parse(mg_attr_find(desc->attrs, desc->attr_count, MG_ATTR_EQUATION)->string, &e);
+    (void)mg_einsum_sizes(&e, desc->in_shape, size);
+    for (char c = 'A'; c <= 'z'; c++) {
+        if ((c > 'Z' && c < 'a') || size[mg_einsum_index(c)] == 0)
+            continue;
+        bool in_a = e.operands == 2 && mg_einsum_at(e.letters[0], c) >= 0, in_b = mg_einsum_at(e.letters[1], c) >= 0;
+        bool kept = mg_einsum_at(MG_EINSUM_RESULT(&e), c) >= 0;
+        int64_t *factor = !kept ? &g.k : in_a && in_b ? &g.b : in_a ? &g.m : &g.n;
+        *factor *= size[mg_einsum_index(c)];
+    }
+    return g;
+}
+
+/* The product of the operator's operands a and b, as if they were real numbers. */
+static struct mg_gemm quantized(const struct mg_op_desc *desc, bool convolution, uint32_t b)
+{
+    struct mg_op_desc real = *desc;
+    struct mg_shape in[2] = {desc->in_shape[0], desc->in_shape[b]};
+    real.in_shape = in;
+    return convolution ? conv(mg_desc_int(desc, MG_ATTR_GROUP), &desc->out_shape[0], &in[1]) : matmul(&real);
+}
+
 uint32_t mg_op_gemms(const struct mg_op_desc *desc, struct mg_gemm out[MG_MAX_GEMMS])
 {
     int64_t group = mg_desc_int(desc, MG_ATTR_GROUP);
@@ -111,7 +143,19 @@ uint32_t mg_op_gemms(const struct mg_op_desc *desc, struct mg_gemm out[MG_MAX_GE
         return attention(desc, true, out);
     case MG_OP_LSTM:
     case MG_OP_GRU:
+    case MG_OP_RNN:
         return recurrent(desc, out);
+    case MG_OP_EINSUM:
+        out[0] = einsum(desc);
+        return 1;
+    case MG_OP_MATMUL_INTEGER:
+    case MG_OP_QLINEAR_MATMUL:
+        out[0] = quantized(desc, false, desc->type == MG_OP_QLINEAR_MATMUL ? 3 : 1);
+        return 1;
+    case MG_OP_CONV_INTEGER:
+    case MG_OP_QLINEAR_CONV:
+        out[0] = quantized(desc, true, desc->type == MG_OP_QLINEAR_CONV ? 3 : 1);
+        return 1;
     default:
         return 0;
     }

@@ -14,9 +14,10 @@ enum fill {
     FILL_ABOVE,    /* positive reals: not differentiated */
     FILL_INDEX,    /* i64 below 3 */
     FILL_BOOL,
-    FILL_STATE, /* positive, of kind state */
-    FILL_SMALL, /* reals in (-0.75, 0.75): differentiated */
-    FILL_LARGE, /* reals of 1.25 to 2.25: differentiated */
+    FILL_STATE,     /* positive, of kind state */
+    FILL_QUANTIZED, /* i8 below 3 */
+    FILL_SMALL,     /* reals in (-0.75, 0.75): differentiated */
+    FILL_LARGE,     /* reals of 1.25 to 2.25: differentiated */
 };
 struct operand {
     enum fill fill;
@@ -26,7 +27,7 @@ struct operand {
 struct op_case {
     enum mg_op_type type;
     uint32_t in_count;
-    struct operand in[7];
+    struct operand in[9];
     uint32_t out_count;
     uint32_t attr_count;
     struct mg_attr attrs[6];
@@ -72,6 +73,10 @@ struct op_case {
 #define V(...)                                                                                                         \
     {                                                                                                                  \
         FILL_LARGE, DIMS(__VA_ARGS__)                                                                                  \
+    }
+#define Q(...)                                                                                                         \
+    {                                                                                                                  \
+        FILL_QUANTIZED, DIMS(__VA_ARGS__)                                                                              \
     }
 #define SCALAR(f)                                                                                                      \
     {                                                                                                                  \
@@ -140,6 +145,23 @@ static const struct op_case op_cases[] = {
          (INTS(SPATIAL, 6, 5), INT(GROUP, 2), INTS(STRIDES, 2, 1), INTS(PADS, 1, 0, 0, 0)))
     CASE(CONV_GRAD_WEIGHT, (W(2, 4, 3, 4), W(2, 6, 6, 5)), 1,
          (INTS(KERNEL_SHAPE, 3, 2), INT(GROUP, 2), INTS(STRIDES, 2, 1), INTS(PADS, 1, 0, 0, 0)))
+    CASE(EINSUM, (W(2, 3, 4), W(2, 4, 5)), 1, (TEXT(EQUATION, "bij,bjk->bik")))
+    CASE(EINSUM, (W(2, 3, 4), W(4, 5)), 1, (TEXT(EQUATION, "...j , jk")))
+    CASE(EINSUM, (W(3, 4), W(4), W(2, 3)), 1, (TEXT(EQUATION, "ij,j,ki->k")))
+    CASE(EINSUM, (W(2, 3, 4), W(3)), 1, (TEXT(EQUATION, "abc,b->a"))) CASE(EINSUM, (W(3, 4)), 1, (TEXT(EQUATION, "ab->ba")))
+    CASE(EINSUM, (X(3, 3, 4)), 1, (TEXT(EQUATION, "iik->ik"))) CASE(EINSUM, (W(1, 3, 4), W(2, 4, 3)), 1, (TEXT(EQUATION, "...ij,...ji->...i")))
+    CASE(IM2COL, (W(2, 2, 5, 4)), 1, (INTS(KERNEL_SHAPE, 3, 2), INTS(STRIDES, 2, 1), INTS(PADS, 1, 0, 1, 0)))
+    CASE(COL2IM, (W(2, 8, 4)), 1, (INTS(SPATIAL, 5, 3), INTS(KERNEL_SHAPE, 2, 2), INTS(STRIDES, 3, 2), INTS(PADS, 0, 0, 0, 1)))
+    PLAIN(DET, (X(4, 3, 3)), 1)
+    PLAIN(QUANTIZE_LINEAR, (X(2, 3, 4), A(3), Q(3)), 1) CASE(QUANTIZE_LINEAR, (X(2, 3), SCALAR(FILL_ABOVE)), 1, (TEXT(TO, "i8")))
+    PLAIN(DEQUANTIZE_LINEAR, (Q(2, 3, 4), A(3), Q(3)), 1) PLAIN(DEQUANTIZE_LINEAR, (Q(2, 3), SCALAR(FILL_ABOVE)), 1)
+    PLAIN(DYNAMIC_QUANTIZE_LINEAR, (X(3, 4)), 3)
+    PLAIN(MATMUL_INTEGER, (Q(2, 3, 4), Q(4, 5)), 1) PLAIN(MATMUL_INTEGER, (Q(3, 4), Q(2, 4, 5), Q(3), Q(5)), 1)
+    PLAIN(QLINEAR_MATMUL, (Q(3, 4), A(3), Q(3), Q(4, 5), A(5), Q(5), SCALAR(FILL_ABOVE), SCALAR(FILL_QUANTIZED)), 1)
+    CASE(CONV_INTEGER, (Q(2, 3, 5), Q(4, 3, 3), SCALAR(FILL_QUANTIZED)), 1, (INTS(PADS, 1, 1)))
+    PLAIN(CONV_INTEGER, (Q(2, 3, 5), Q(4, 3, 3), SCALAR(FILL_QUANTIZED), Q(4)), 1)
+    PLAIN(QLINEAR_CONV, (Q(2, 3, 5), SCALAR(FILL_ABOVE), SCALAR(FILL_QUANTIZED), Q(4, 3, 3), A(4), Q(4), SCALAR(FILL_ABOVE), SCALAR(FILL_QUANTIZED), N(4)), 1)
+    CASE(QLINEAR_CONV, (Q(2, 4, 5), SCALAR(FILL_ABOVE), SCALAR(FILL_QUANTIZED), Q(4, 2, 3), SCALAR(FILL_ABOVE), SCALAR(FILL_QUANTIZED), SCALAR(FILL_ABOVE), SCALAR(FILL_QUANTIZED)), 1, (INT(GROUP, 2)))
     BINARY(ADD) BINARY(SUB) BINARY(MUL) BINARY(DIV) BINARY(MAX) BINARY(MIN)
     PLAIN(POW, (P(3, 4), W(3, 4)), 1) PLAIN(POW, (P(2, 3, 4), W(3, 1)), 1)
     BINARY(MOD) CASE(MOD, (W(3, 4), W(4)), 1, (INT(FMOD, 1))) PLAIN(MOD, (N(3, 4), N(4)), 1)
@@ -314,6 +336,10 @@ static const struct op_case op_cases[] = {
          (INT(CAUSAL, 1)))
     CASE(LSTM, (X(3, 2, 4), X(1, 12, 4), X(1, 12, 3), X(1, 24), X(1, 2, 3), X(1, 2, 3)), 3, (INT(HIDDEN_SIZE, 3)))
     CASE(LSTM, (X(3, 2, 4), X(1, 12, 4), X(1, 12, 3)), 3, (INT(HIDDEN_SIZE, 3), INT(REVERSE, 1)))
+    CASE(LSTM, (X(3, 2, 4), X(1, 12, 4), X(1, 12, 3), X(1, 24), X(1, 2, 3), X(1, 2, 3), X(1, 9)), 3, (INT(HIDDEN_SIZE, 3)))
+    CASE(GRU, (X(3, 2, 4), X(1, 9, 4), X(1, 9, 3), X(1, 18)), 2, (INT(HIDDEN_SIZE, 3), INT(LINEAR_BEFORE_RESET, 1)))
+    CASE(RNN, (X(3, 2, 4), X(1, 3, 4), X(1, 3, 3), X(1, 6), X(1, 2, 3)), 2, (INT(HIDDEN_SIZE, 3)))
+    CASE(RNN, (X(3, 2, 4), X(1, 3, 4), X(1, 3, 3)), 2, (INT(HIDDEN_SIZE, 3), INT(REVERSE, 1), TEXT(ACTIVATION, "relu")))
     CASE(GRU, (X(3, 2, 4), X(1, 9, 4), X(1, 9, 3), X(1, 18), X(1, 2, 3)), 2, (INT(HIDDEN_SIZE, 3)))
     CASE(SGD, (S(3, 4), X(3, 4)), 1, (REAL(LR, 0.1), REAL(WEIGHT_DECAY, 0.2)))
     PLAIN(MOMENTUM, (S(3, 4), X(3, 4)), 1)
@@ -341,7 +367,16 @@ static enum mg_kind case_kind(enum fill fill)
 
 static enum mg_dtype case_dtype(enum fill fill)
 {
-    return fill == FILL_INDEX ? MG_DTYPE_I64 : fill == FILL_BOOL ? MG_DTYPE_BOOL : MG_DTYPE_F32;
+    switch (fill) {
+    case FILL_INDEX:
+        return MG_DTYPE_I64;
+    case FILL_QUANTIZED:
+        return MG_DTYPE_I8;
+    case FILL_BOOL:
+        return MG_DTYPE_BOOL;
+    default:
+        return MG_DTYPE_F32;
+    }
 }
 
 /* A graph of the one operator, every result an output. The operands are the values 0, 1, ... */
@@ -349,7 +384,7 @@ static inline enum mg_code case_graph(const struct op_case *c, struct mg_arena *
                                       struct mg_error *err)
 {
     struct mg_graph *g = mg_graph_new(arena, "case");
-    mg_value in[7], results[3];
+    mg_value in[9], results[3];
     for (uint32_t i = 0; i < c->in_count; i++) {
         struct mg_shape shape = {.rank = c->in[i].rank};
         for (uint32_t d = 0; d < shape.rank; d++)
@@ -399,6 +434,7 @@ static inline void case_fill(const struct op_case *c, const struct mg_graph *g, 
 #undef B
 #undef S
 #undef U
+#undef Q
 #undef V
 #undef UNWRAP
 #endif

@@ -61,7 +61,7 @@ static void run_part(const struct subject *s, uint32_t axis, int64_t lo, int64_t
     const struct mg_op_info *info = &s->g->ops[0];
     struct mg_cut cut = {axis, lo, hi};
     struct mg_op_desc desc;
-    struct mg_tensor in[7], out[3], temporary[3];
+    struct mg_tensor in[9], out[3], temporary[3];
     enum mg_code code = mg_op_describe(s->g, 0, &cut, 1, &arena, &desc, &err);
     cr_assert_eq(code, MG_OK, "%s: %s", s->label, err.message);
     for (uint32_t i = 0; i < info->in_count; i++) {
