@@ -1,21 +1,10 @@
 /* Prices of steps: each distinct (name, canonical signature) is listed once, in order of first use.
  * The signature says all that the price depends on: math, attributes in schema order, dtypes, shapes. */
-#include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "base/digest.h"
+#include "device/signature.h"
 #include "plan/plan_priv.h"
-
-static MG_PRINTF(2, 3) void append(struct mg_price_table *table, const char *fmt, ...)
-{
-    va_list args;
-    va_start(args, fmt);
-    int n = vsnprintf(table->text + table->size, table->text_capacity - table->size, fmt, args);
-    va_end(args);
-    table->size += (size_t)n;
-}
 
 /* Room for the signature, taken before anything that is rewound later. */
 static void begin_text(struct mg_price_table *table, struct mg_arena *arena, size_t bound)
@@ -28,65 +17,9 @@ static void begin_text(struct mg_price_table *table, struct mg_arena *arena, siz
     table->text[0] = '\0';
 }
 
-static size_t signature_bound(const struct mg_op_info *op)
-{
-    size_t bound = 64 + ((size_t)op->in_count + op->out_count) * (MG_MAX_RANK * 22 + 16);
-    for (uint32_t a = 0; a < op->attr_count; a++) {
-        bound += 64 + 22 * (size_t)op->attrs[a].count;
-        if (op->attrs[a].type == MG_ATTR_TYPE_STRING && op->attrs[a].string)
-            bound += strlen(op->attrs[a].string);
-    }
-    return bound;
-}
-
-static void append_attr(struct mg_price_table *table, const struct mg_attr *attr)
-{
-    append(table, "%s=", mg_attr_name(attr->key));
-    switch (attr->type) {
-    case MG_ATTR_TYPE_INT:
-        append(table, "%" PRId64, attr->i);
-        break;
-    case MG_ATTR_TYPE_FLOAT:
-        append(table, "%.17g", attr->f);
-        break;
-    case MG_ATTR_TYPE_INTS:
-        for (uint32_t i = 0; i < attr->count; i++)
-            append(table, "%s%" PRId64, i ? "," : "", attr->ints[i]);
-        break;
-    case MG_ATTR_TYPE_STRING:
-        append(table, "%s", attr->string ? attr->string : "");
-        break;
-    }
-    append(table, ";");
-}
-
-static void append_shape(struct mg_price_table *table, enum mg_dtype dtype, const struct mg_shape *shape)
-{
-    append(table, "%s[", mg_dtype_name(dtype));
-    for (uint32_t d = 0; d < shape->rank; d++)
-        append(table, "%s%" PRId64, d ? "," : "", shape->dim[d]);
-    append(table, "]");
-}
-
-static void append_desc(struct mg_price_table *table, const struct mg_op_desc *desc)
-{
-    append(table, "%s;", desc->math == MG_MATH_TF32 ? "tf32" : "f32");
-    for (uint32_t a = 0; a < desc->attr_count; a++)
-        append_attr(table, &desc->attrs[a]);
-    for (uint32_t i = 0; i < desc->in_count; i++) {
-        append(table, "%s", i ? "," : "");
-        append_shape(table, desc->in_dtype[i], &desc->in_shape[i]);
-    }
-    append(table, "->");
-    for (uint32_t i = 0; i < desc->out_count; i++) {
-        append(table, "%s", i ? "," : "");
-        append_shape(table, desc->out_dtype[i], &desc->out_shape[i]);
-    }
-}
-
 static uint64_t hash_price(const char *name, const char *signature)
 {
-    return mg_hash_bytes(signature, strlen(signature), mg_hash_bytes(name, strlen(name), 0).lo).lo;
+    return mg_signature_key(name, signature).lo;
 }
 
 static void insert_slot(struct mg_price_table *table, uint32_t index)
@@ -138,13 +71,14 @@ static uint32_t intern(struct mg_price_table *table, const char *name, double se
 uint32_t mg_price_op(struct mg_price_table *table, const struct mg_graph *g, const struct mg_device *device, mg_op op,
                      const struct mg_cut *cuts, uint32_t cut_count, struct mg_arena *arena, struct mg_error *err)
 {
-    begin_text(table, arena, signature_bound(&g->ops[op]));
+    const struct mg_op_info *info = &g->ops[op];
+    begin_text(table, arena, mg_signature_bound(info->attrs, info->attr_count, info->in_count + info->out_count));
     struct mg_arena_mark mark = mg_arena_mark(arena);
     struct mg_op_desc desc;
     if (mg_op_describe(g, op, cuts, cut_count, arena, &desc, err) != MG_OK)
         return MG_NONE;
     double seconds = mg_device_latency(device, &desc);
-    append_desc(table, &desc);
+    table->size = mg_signature_print(&desc, table->text);
     mg_arena_rewind(arena, mark);
     return intern(table, mg_op_type_name(g->ops[op].type), seconds, arena);
 }
@@ -164,7 +98,7 @@ uint32_t mg_price_copy(struct mg_price_table *table, const struct mg_device *dev
                        enum mg_dtype dtype, const struct mg_shape *shape, struct mg_arena *arena)
 {
     begin_text(table, arena, 64 + MG_MAX_RANK * 22);
-    append_shape(table, dtype, shape);
+    table->size = mg_signature_print_shape(dtype, shape, table->text);
     uint64_t elements = (uint64_t)mg_shape_elements(shape);
     return intern(table, name, copy_seconds(device, name, elements, elements * mg_dtype_size(dtype)), arena);
 }
