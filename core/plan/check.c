@@ -49,16 +49,22 @@ static enum mg_code check(void *context, struct mg_error *err)
     return MG_OK;
 }
 
-enum mg_code mg_plan_check(const struct mg_graph *g, const struct mg_plan *plan, struct mg_arena *arena,
-                           struct mg_verdict *out, struct mg_error *err)
+enum mg_code mg_plan_check_with(const struct mg_graph *g, const struct mg_plan *plan, struct mg_check_memo *memo,
+                                struct mg_arena *arena, struct mg_verdict *out, struct mg_error *err)
 {
     memset(out, 0, sizeof *out);
     out->step = MG_NONE;
-    struct mg_check c = {.original = g, .g = g, .plan = plan, .arena = arena, .verdict = out};
+    struct mg_check c = {.memo = memo, .original = g, .g = g, .plan = plan, .arena = arena, .verdict = out};
     struct mg_arena_mark mark = mg_arena_mark(arena);
     enum mg_code code = mg_arena_guard(arena, check, &c, err);
     mg_arena_rewind(arena, mark);
     if (code != MG_OK)
         out->accepted = false;
     return code;
+}
+
+enum mg_code mg_plan_check(const struct mg_graph *g, const struct mg_plan *plan, struct mg_arena *arena,
+                           struct mg_verdict *out, struct mg_error *err)
+{
+    return mg_plan_check_with(g, plan, NULL, arena, out, err);
 }

@@ -1,7 +1,8 @@
 /* The checker's view of a plan's edits. What remat and swap do stands in the steps and is proven there. Rewrites
  * of the graph carry their own proof: they are applied once more, from the original graph and their bindings
- * alone, every condition checked, and all that follows is judged against the graph that comes of it. Each
- * rule is an identity of real numbers (tests/unit/test_rewrite.c), though not of rounded ones. */
+ * alone (once for all plans that have the same), every condition checked, and all that follows is judged against the
+ * graph that comes of it. Each rule is an identity of real numbers (tests/unit/test_rewrite.c), though not of rounded
+ * ones. */
 #include <string.h>
 
 #include "plan/check_priv.h"
@@ -19,20 +20,80 @@ static bool check_rule(struct mg_check *c, size_t e)
     return true;
 }
 
+static bool same_edits(const struct mg_edit *a, const struct mg_edit *b, size_t count)
+{
+    for (size_t e = 0; e < count; e++)
+        if (strcmp(a[e].rule, b[e].rule) != 0 || strcmp(a[e].binding, b[e].binding) != 0 ||
+            strcmp(a[e].removed, b[e].removed) != 0 || strcmp(a[e].added, b[e].added) != 0)
+            return false;
+    return true;
+}
+
+/* The rewrites among the plan's edits. */
+struct rewrites {
+    const struct mg_check *c;
+    struct mg_edit *edits;
+    size_t count;
+    struct mg_graph *edited;
+};
+
+static void find_rewrites(struct mg_check *c, struct rewrites *r)
+{
+    *r = (struct rewrites){.c = c, .edits = MG_NEW_ARRAY(c->arena, struct mg_edit, c->plan->edit_count)};
+    for (size_t e = 0; e < c->plan->edit_count; e++)
+        if (mg_rewrite_is_rule(c->plan->edits[e].rule))
+            r->edits[r->count++] = c->plan->edits[e];
+}
+
+static bool recall(struct rewrites *r)
+{
+    const struct mg_check_memo *memo = r->c->memo;
+    for (uint32_t i = 0; memo && i < memo->count; i++)
+        if (memo->edit_count[i] == r->count && same_edits(memo->edits[i], r->edits, r->count))
+            r->edited = memo->edited[i];
+    return r->edited != NULL;
+}
+
+static enum mg_code remember(void *context, struct mg_error *err)
+{
+    struct rewrites *r = context;
+    struct mg_check_memo *memo = r->c->memo;
+    struct mg_edit *edits = MG_NEW_ARRAY(memo->arena, struct mg_edit, r->count);
+    for (size_t e = 0; e < r->count; e++)
+        edits[e] = (struct mg_edit){
+            mg_arena_strdup(memo->arena, r->edits[e].rule), mg_arena_strdup(memo->arena, r->edits[e].binding),
+            mg_arena_strdup(memo->arena, r->edits[e].removed), mg_arena_strdup(memo->arena, r->edits[e].added)};
+    enum mg_code code = mg_rewrite_apply(r->c->original, edits, r->count, memo->arena, &r->edited, err);
+    if (code != MG_OK)
+        return code;
+    memo->edits[memo->count] = edits;
+    memo->edit_count[memo->count] = r->count;
+    memo->edited[memo->count++] = r->edited;
+    return MG_OK;
+}
+
+static enum mg_code apply_rewrites(struct rewrites *r, struct mg_error *why)
+{
+    const struct mg_check *c = r->c;
+    if (recall(r))
+        return MG_OK;
+    if (c->memo && c->memo->count < MG_CHECK_MEMOS)
+        return mg_arena_guard(c->memo->arena, remember, r, why);
+    return mg_rewrite_apply(c->original, r->edits, r->count, c->arena, &r->edited, why);
+}
+
 bool mg_check_edits(struct mg_check *c)
 {
-    size_t rewrites = 0;
-    struct mg_graph *edited;
+    struct rewrites r;
     struct mg_error why = {0};
-    for (size_t e = 0; e < c->plan->edit_count; e++) {
+    for (size_t e = 0; e < c->plan->edit_count; e++)
         if (!check_rule(c, e))
             return false;
-        rewrites += mg_rewrite_is_rule(c->plan->edits[e].rule);
-    }
-    if (rewrites == 0)
+    find_rewrites(c, &r);
+    if (r.count == 0)
         return true;
-    enum mg_code code = mg_rewrite_apply(c->original, c->plan->edits, c->plan->edit_count, c->arena, &edited, &why);
+    enum mg_code code = apply_rewrites(&r, &why);
     MG_CHECK(code == MG_OK, c, MG_NONE, "edit", "%s", why.message);
-    c->g = edited;
+    c->g = r.edited;
     return true;
 }

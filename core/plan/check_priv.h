@@ -60,6 +60,7 @@ struct mg_check_storage {
 };
 
 struct mg_check {
+    struct mg_check_memo *memo; /* may be NULL */
     const struct mg_graph *original;
     const struct mg_graph *g; /* the one that the plan's edits make of it; for most plans the same */
     const struct mg_plan *plan;

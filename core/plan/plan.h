@@ -167,6 +167,19 @@ struct mg_verdict {
 };
 enum mg_code mg_plan_check(const struct mg_graph *g, const struct mg_plan *plan, struct mg_arena *arena,
                            struct mg_verdict *out, struct mg_error *err) MG_WARN_UNUSED;
+/* What edits made of the graph `original` when the checker applied them: many plans of one search have the same.
+ * Zero but for `arena`, which outlives all checks with it. */
+enum { MG_CHECK_MEMOS = 4 };
+struct mg_check_memo {
+    struct mg_arena *arena;
+    struct mg_edit *edits[MG_CHECK_MEMOS];
+    size_t edit_count[MG_CHECK_MEMOS];
+    struct mg_graph *edited[MG_CHECK_MEMOS];
+    uint32_t count;
+};
+/* The same for one of many plans over one graph. */
+enum mg_code mg_plan_check_with(const struct mg_graph *g, const struct mg_plan *plan, struct mg_check_memo *memo,
+                                struct mg_arena *arena, struct mg_verdict *out, struct mg_error *err) MG_WARN_UNUSED;
 
 /* ---- JSON (magis-plan/1, canonical), DOT ---- */
 void mg_plan_write(struct mg_writer *w, const struct mg_graph *g, const struct mg_plan *plan);

@@ -78,7 +78,7 @@ enum mg_code mg_front_point(struct mg_searcher *s, const struct mg_plan *plan, u
 {
     struct mg_verdict verdict;
     struct mg_arena_mark mark = mg_arena_mark(s->scratch);
-    enum mg_code code = mg_plan_check(s->g, plan, s->scratch, &verdict, err);
+    enum mg_code code = mg_plan_check_with(s->g, plan, &s->memo, s->scratch, &verdict, err);
     if (code == MG_OK && !verdict.accepted) {
         if (s->observer->rejected)
             s->observer->rejected(s->observer->context, plan, &verdict);

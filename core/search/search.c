@@ -116,6 +116,7 @@ enum mg_code mg_search(const struct mg_graph *g, const struct mg_search_options 
     c.s.observer = observer;
     c.s.arena = arena;
     c.s.scratch = &scratch;
+    c.s.memo.arena = arena;
     c.s.stopped_by = MG_STOPPED_EXHAUSTED;
     c.s.started = observer->now(observer->context); /* until the search itself begins */
     enum mg_code code = mg_arena_guard(arena, run_with_scratch, &c, err);

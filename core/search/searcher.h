@@ -2,6 +2,7 @@
 #ifndef MG_SEARCH_SEARCHER_H
 #define MG_SEARCH_SEARCHER_H
 
+#include "plan/plan.h"
 #include "search/archive.h"
 #include "search/dimension.h"
 #include "search/edit.h"
@@ -33,6 +34,7 @@ struct mg_searcher {
     struct mg_arena *scratch; /* rewound by whoever takes from it */
     struct mg_gap *gaps;
     struct mg_archive archive;
+    struct mg_check_memo memo;
     struct mg_pool pool;
     struct mg_rng rng;
     struct mg_cost original;
