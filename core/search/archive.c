@@ -23,7 +23,7 @@ struct mg_state *mg_pool_copy(struct mg_pool *pool, const struct mg_scheme *l, c
     s->hash = mg_list_hash(l, list);
     s->users = 1;
     s->visits = 0;
-    s->published = false;
+    s->shown = NULL;
     s->list.count = list->count;
     memcpy(s->list.word, list->word, list->count * sizeof *list->word);
     return s;

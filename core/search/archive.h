@@ -9,9 +9,9 @@ struct mg_state {
     const struct mg_scheme *scheme;
     struct mg_cost cost;
     struct mg_hash128 hash;
-    uint32_t users;  /* who holds it: archive, queues */
-    uint32_t visits; /* how often the search started from it */
-    bool published;
+    uint32_t users;               /* who holds it: archive, queues */
+    uint32_t visits;              /* how often the search started from it */
+    const struct mg_point *shown; /* what the observer was told of it, or NULL */
     struct mg_list list;
     struct mg_state *next_free;
 };

@@ -8,6 +8,7 @@
 #include "search/publish.h"
 #include "search/sublinear.h"
 
+static const double CANCELLED_S = 2; /* for publishing after a cancellation */
 static const double latency_targets[] = {1.00, 1.02, 1.05, 1.10, 1.20, 1.50};
 static const double memory_targets[] = {0.8, 0.6, 0.4, 0.3, 0.2, 0.1};
 
@@ -116,24 +117,35 @@ enum mg_code mg_front_publish(struct mg_searcher *s, const struct mg_state *stat
 
 /* ---- thinning ---- */
 
-/* Marks the states to publish: extremes, the best of each target, then the points that stand farthest
- * from their neighbours, down to steps of 0.5 % in either figure. */
-static uint32_t thin(const struct mg_searcher *s, uint8_t *keep)
+/* How much a front needs a point: a step between others; the best of a target; an end of the front or the answer. */
+enum { KEEP_STEP = 1, KEEP_TARGET, KEEP_ALWAYS };
+
+/* Marks the states that are more than steps. Returns how many. */
+static uint32_t mark_essential(const struct mg_searcher *s, uint8_t *keep)
 {
     const struct mg_archive *a = &s->archive;
     struct mg_target target[MG_TARGETS_MAX];
     uint32_t fixed, n = mg_targets(s, target, &fixed), kept = 0;
     memset(keep, 0, a->count);
-    keep[0] = keep[a->count - 1] = 1;
     const struct mg_state *best = mg_front_best(s);
     for (uint32_t i = 0; i < a->count; i++) {
-        keep[i] |= a->state[i] == best;
         for (uint32_t t = 0; t < n; t++)
-            keep[i] |= a->state[i] == (target[t].latency > 0 ? mg_archive_within(a, target[t].latency)
-                                                             : mg_archive_under(a, target[t].peak));
+            if (a->state[i] ==
+                (target[t].latency > 0 ? mg_archive_within(a, target[t].latency) : mg_archive_under(a, target[t].peak)))
+                keep[i] = KEEP_TARGET;
+        if (i == 0 || i + 1 == a->count || a->state[i] == best)
+            keep[i] = KEEP_ALWAYS;
+        kept += keep[i] != 0;
     }
-    for (uint32_t i = 0; i < a->count; i++)
-        kept += keep[i];
+    return kept;
+}
+
+/* Marks the states to publish: the essential ones, then the points that stand farthest from their
+ * neighbours, down to steps of 0.5 % in either figure. */
+static uint32_t thin(const struct mg_searcher *s, uint8_t *keep)
+{
+    const struct mg_archive *a = &s->archive;
+    uint32_t kept = mark_essential(s, keep);
     for (uint32_t round = 0; round < 9; round++) { /* from 8 % down to 0.5 % */
         const double gap = 0.08 / (double)(1u << round / 2) * (round % 2 ? 0.7071067811865476 : 1.0);
         const struct mg_state *last = a->state[0];
@@ -142,7 +154,7 @@ static uint32_t thin(const struct mg_searcher *s, uint8_t *keep)
             bool far = x->cost.latency > last->cost.latency * (1 + gap) ||
                        (double)x->cost.peak < (double)last->cost.peak * (1 - gap);
             if (far && !keep[i]) {
-                keep[i] = 1;
+                keep[i] = KEEP_STEP;
                 kept++;
             }
             if (keep[i])
@@ -152,16 +164,28 @@ static uint32_t thin(const struct mg_searcher *s, uint8_t *keep)
     return kept;
 }
 
+/* Makes a point of a state; once the observer has been shown it, what is left of it are its figures. */
 static bool publish_one(struct mg_searcher *s, struct mg_front *front, struct mg_state *state, struct mg_point *point)
 {
     struct mg_error err;
+    if (state->shown) {
+        *point = *state->shown;
+        return true;
+    }
     if (mg_front_publish(s, state, false, point, &err) == MG_OK) {
         front->accepted++;
-        state->published = true;
         return true;
     }
     front->rejected++;
     return false;
+}
+
+static void show(struct mg_searcher *s, struct mg_state *state, const struct mg_point *point)
+{
+    struct mg_point *kept = mg_arena_copy(s->arena, point, sizeof *point);
+    s->observer->plan(s->observer->context, point);
+    kept->plan = NULL;
+    state->shown = kept;
 }
 
 void mg_front_update(struct mg_searcher *s, struct mg_front *front)
@@ -173,19 +197,27 @@ void mg_front_update(struct mg_searcher *s, struct mg_front *front)
     struct mg_arena_mark mark = mg_arena_mark(s->scratch);
     thin(s, keep);
     struct mg_arena *arena = s->arena;
-    for (uint32_t i = 0; i < s->archive.count; i++) {
+    for (uint32_t i = 0; i < s->archive.count && mg_searcher_look(s); i++) {
         struct mg_state *state = s->archive.state[i];
         struct mg_point point;
-        if (!keep[i] || state->published)
+        if (!keep[i] || state->shown)
             continue;
         s->arena = s->scratch; /* the observer keeps nothing: the plan may go */
         bool ok = publish_one(s, front, state, &point);
         s->arena = arena;
         if (ok)
-            s->observer->plan(s->observer->context, &point);
+            show(s, state, &point);
         mg_arena_rewind(s->scratch, mark);
     }
     front->last_published = s->observer->now(s->observer->context) - s->started;
+}
+
+static int by_latency(const void *a, const void *b)
+{
+    const struct mg_point *x = a, *y = b;
+    if (x->figures.latency_s != y->figures.latency_s)
+        return x->figures.latency_s < y->figures.latency_s ? -1 : 1;
+    return strcmp(x->id, y->id);
 }
 
 static uint32_t find_best(const struct mg_searcher *s, const struct mg_search_result *out)
@@ -204,6 +236,34 @@ static uint32_t find_best(const struct mg_searcher *s, const struct mg_search_re
     return memory_steers && out->front_count ? out->front_count - 1 : 0;
 }
 
+/* Is there time to publish more than the least? Who cancels waits for the end. */
+static bool has_time(const struct mg_searcher *s, const struct mg_state *state)
+{
+    if (state->shown || s->stopped_by == MG_STOPPED_EVALUATIONS || s->stopped_by == MG_STOPPED_EXHAUSTED)
+        return true;
+    double now = s->observer->now(s->observer->context);
+    return s->stopped_by == MG_STOPPED_SECONDS ? now - s->started < s->options->max_seconds
+                                               : now - s->stopped < CANCELLED_S;
+}
+
+/* What is needed most comes first. */
+static void publish_marked(struct mg_searcher *s, struct mg_front *front, const uint8_t *keep,
+                           struct mg_search_result *out)
+{
+    for (uint8_t rank = KEEP_ALWAYS; rank >= KEEP_STEP; rank--)
+        for (uint32_t i = 0; i < s->archive.count; i++) {
+            struct mg_state *state = s->archive.state[i];
+            struct mg_point *point = &out->front[out->front_count];
+            if (keep[i] != rank || (rank < KEEP_ALWAYS && !has_time(s, state)))
+                continue;
+            if (!publish_one(s, front, state, point))
+                continue;
+            if (!state->shown && s->observer->plan)
+                show(s, state, point);
+            out->front_count++;
+        }
+}
+
 enum mg_code mg_front_finish(struct mg_searcher *s, struct mg_front *front, struct mg_search_result *out,
                              struct mg_error *err)
 {
@@ -211,15 +271,8 @@ enum mg_code mg_front_finish(struct mg_searcher *s, struct mg_front *front, stru
     uint32_t kept = thin(s, keep);
     (void)err;
     out->front = MG_NEW_ARRAY(s->arena, struct mg_point, kept + 1);
-    for (uint32_t i = 0; i < s->archive.count; i++) {
-        struct mg_state *state = s->archive.state[i];
-        bool known = state->published;
-        if (!keep[i] || !publish_one(s, front, state, &out->front[out->front_count]))
-            continue;
-        if (!known && s->observer->plan)
-            s->observer->plan(s->observer->context, &out->front[out->front_count]);
-        out->front_count++;
-    }
+    publish_marked(s, front, keep, out);
+    qsort(out->front, out->front_count, sizeof *out->front, by_latency);
     out->best = find_best(s, out);
     out->accepted = front->accepted;
     out->rejected = front->rejected;
@@ -227,14 +280,6 @@ enum mg_code mg_front_finish(struct mg_searcher *s, struct mg_front *front, stru
 }
 
 /* ---- baselines ---- */
-
-static int by_latency(const void *a, const void *b)
-{
-    const struct mg_point *x = a, *y = b;
-    if (x->figures.latency_s != y->figures.latency_s)
-        return x->figures.latency_s < y->figures.latency_s ? -1 : 1;
-    return strcmp(x->id, y->id);
-}
 
 static void microbatch_baseline(struct mg_searcher *s, struct mg_baseline_result *out)
 {

@@ -48,7 +48,8 @@ struct mg_point {
     char id[17]; /* of the plan */
     struct mg_figures figures;
     uint32_t techniques;        /* which ones the plan uses */
-    const struct mg_plan *plan; /* checked and placed; owned by the result's arena */
+    const struct mg_plan *plan; /* checked and placed; owned by the result's arena; NULL in a front whose
+                                   observer had it before (mg_observer.plan) */
 };
 struct mg_baseline_result {
     const char *name;           /* "sublinear", "microbatch" */

@@ -1,8 +1,12 @@
 #include "search/searcher.h"
 
+#include <float.h>
 #include <string.h>
 
 #include "search/variant.h"
+
+enum { LOOK_STRIDE = 64 };
+static const double LOOK_S = 0.01; /* between looks at the clock */
 
 /* The original, and if rewrites pay the graph with them: without and with those that trade memory for time. */
 static enum mg_code build_problems(struct mg_searcher *s, struct mg_error *err)
@@ -42,6 +46,7 @@ enum mg_code mg_searcher_init(struct mg_searcher *s, const struct mg_graph *g, s
     mg_searcher_enter(s, s->variants[0].p);
     mg_pool_init(&s->pool, s->arena, capacity);
     mg_rng_init(&s->rng, s->options->seed);
+    s->look_stride = 1;
     s->gaps = MG_NEW_ARRAY(s->arena, struct mg_gap, values);
     s->live = MG_NEW_ARRAY(s->arena, uint64_t, capacity);
     s->best_live = MG_NEW_ARRAY(s->arena, uint64_t, capacity);
@@ -93,36 +98,52 @@ static double time_to_publish(const struct mg_searcher *s)
     return seconds < s->options->max_seconds / 3 ? seconds : s->options->max_seconds / 3;
 }
 
-/* The clock is read every few evaluations; it only raises the flag. */
-static void look_at_budget(struct mg_searcher *s)
+static void stop(struct mg_searcher *s, enum mg_stopped_by why)
+{
+    if (s->stop)
+        return;
+    s->stop = true;
+    s->stopped_by = why;
+    s->stopped = s->observer->now(s->observer->context);
+}
+
+bool mg_searcher_look(struct mg_searcher *s)
 {
     const struct mg_search_options *o = s->options;
-    if (o->max_evaluations && s->evaluations >= o->max_evaluations) {
-        s->stop = true;
-        s->stopped_by = MG_STOPPED_EVALUATIONS;
-    }
-    if (s->evaluations < s->next_look)
-        return;
-    s->next_look = s->evaluations + 64;
-    if (s->observer->cancelled && s->observer->cancelled(s->observer->context)) {
-        s->stop = true;
-        s->stopped_by = MG_STOPPED_CANCELLED;
-    } else if (o->max_seconds > 0 &&
-               s->observer->now(s->observer->context) - s->started + time_to_publish(s) >= o->max_seconds) {
-        s->stop = true;
-        s->stopped_by = MG_STOPPED_SECONDS;
-    }
+    if (s->observer->cancelled && s->observer->cancelled(s->observer->context))
+        stop(s, MG_STOPPED_CANCELLED);
+    else if (o->max_seconds > 0 &&
+             s->observer->now(s->observer->context) - s->started + time_to_publish(s) >= o->max_seconds)
+        stop(s, MG_STOPPED_SECONDS);
     mg_searcher_report(s);
+    return !s->stop;
+}
+
+/* Looks again after as many evaluations as fit LOOK_S at the pace since the last time. */
+static void look_at_pace(struct mg_searcher *s)
+{
+    double now = s->observer->now(s->observer->context), took = now - s->looked;
+    uint32_t most = 2 * s->look_stride < LOOK_STRIDE ? 2 * s->look_stride : LOOK_STRIDE; /* trusts slowly */
+    double stride = took > 0 ? s->look_stride * LOOK_S / took : most;
+    s->look_stride = stride < 1 ? 1 : stride > most ? most : (uint32_t)stride;
+    s->looked = now;
+    s->next_look = s->evaluations + s->look_stride;
+    mg_searcher_look(s);
 }
 
 struct mg_cost mg_searcher_try(struct mg_searcher *s, const struct mg_scheme *l, struct mg_list *list)
 {
+    if (s->stop)
+        return (struct mg_cost){DBL_MAX, UINT64_MAX, UINT64_MAX};
     mg_edit_place_copies(&s->evaluator, l, list, s->scratch);
     struct mg_cost cost = mg_evaluate(&s->evaluator, l, list);
     s->evaluations++;
     if (!s->options->host_memory || cost.host <= s->options->host_memory)
         mg_archive_offer(&s->archive, &s->pool, l, list, cost);
-    look_at_budget(s);
+    if (s->options->max_evaluations && s->evaluations >= s->options->max_evaluations)
+        stop(s, MG_STOPPED_EVALUATIONS);
+    if (s->evaluations >= s->next_look)
+        look_at_pace(s);
     return cost;
 }
 

@@ -42,8 +42,9 @@ struct mg_searcher {
     struct mg_cost *hand; /* what uniform micro-batching costs, by number of parts */
     uint32_t hand_count;
     uint64_t evaluations;
-    uint64_t next_look; /* evaluations at which the clock is read again */
-    double started, last_report;
+    uint64_t next_look;   /* evaluations at which the clock is read again */
+    uint32_t look_stride; /* evaluations between looks */
+    double started, looked, stopped, last_report;
     double publish_seconds; /* what publishing one plan takes, slowly averaged */
     bool stop;
     enum mg_stopped_by stopped_by;
@@ -66,12 +67,17 @@ void mg_searcher_release(struct mg_searcher *s);
 /* Makes this variant's problem the one that all below is about. States name theirs: scheme->p. */
 void mg_searcher_enter(struct mg_searcher *s, const struct mg_problem *p);
 
-/* Places copies, evaluates, offers to the archive. Counts one evaluation. */
+/* Places copies, evaluates, offers to the archive. Counts one evaluation; once the search stops it does
+ * nothing, and the cost is worse than any. */
 struct mg_cost mg_searcher_try(struct mg_searcher *s, const struct mg_scheme *l, struct mg_list *list);
 
 /* The scheme of these regions, built once; NULL if they are not legal (then *why says so, if given). */
 const struct mg_scheme *mg_searcher_scheme(struct mg_searcher *s, const struct mg_region *specs, uint32_t count,
                                            struct mg_error *why);
+
+/* Reads the clock, which only raises the flag: false once the search stops. mg_searcher_try looks by
+ * itself; what takes longer than that between two evaluations calls it. */
+bool mg_searcher_look(struct mg_searcher *s);
 
 /* Tells the observer how far the search is (at most every quarter of a second). */
 void mg_searcher_report(struct mg_searcher *s);

@@ -316,6 +316,106 @@ Test(search, the_same_evaluations_and_seed_give_the_same_plans, .timeout = 60)
     }
 }
 
+/* ---- budgets ---- */
+
+Test(search, a_budget_of_evaluations_is_never_exceeded, .timeout = 60)
+{
+    for (uint64_t budget = 1; budget < 1500; budget += 1 + budget / 3) {
+        struct bench b;
+        struct mg_search_result r;
+        struct mg_error err;
+        open_network(&b, "bert-tiny", paper, 3, true);
+        b.options.max_evaluations = budget;
+        cr_assert_eq(mg_search(b.g, &b.options, &quiet, &b.arena, &r, &err), MG_OK, "%s", err.message);
+        cr_assert_eq(r.evaluations, budget);
+        cr_assert_eq(r.stopped_by, MG_STOPPED_EVALUATIONS);
+        close_network(&b);
+    }
+}
+
+static double slow_clock(void *context)
+{
+    double *time = context;
+    return *time += 0.03;
+}
+
+Test(search, the_clock_changes_nothing_before_it_ends_the_search, .timeout = 60)
+{
+    double time = 0;
+    const struct mg_observer slow = {.now = slow_clock, .context = &time};
+    const struct mg_observer *const observers[] = {&quiet, &slow};
+    struct mg_search_result r[2];
+    struct bench b[2];
+    for (int run = 0; run < 2; run++) {
+        struct mg_error err;
+        open_network(&b[run], "bert-tiny", paper, 3, true);
+        b[run].options.max_seconds = 1e6;
+        cr_assert_eq(mg_search(b[run].g, &b[run].options, observers[run], &b[run].arena, &r[run], &err), MG_OK);
+    }
+    cr_assert_gt(time, 30.0, "it is looked at far more often where evaluations are slow: %g s", time);
+    cr_assert_eq(r[0].front_count, r[1].front_count);
+    for (uint32_t i = 0; i < r[0].front_count; i++)
+        cr_assert_str_eq(r[0].front[i].id, r[1].front[i].id);
+    close_network(&b[0]);
+    close_network(&b[1]);
+}
+
+static double read_time(void *context)
+{
+    return *(double *)context;
+}
+
+/* How far beyond its seconds a search runs whose evaluations take `fast` seconds at first, then `slow`. */
+static double overshoot(struct mg_searcher *s, double *time, double fast, double slow)
+{
+    struct mg_error why;
+    struct mg_list list = mg_list_new(s->arena, s->pool.capacity);
+    const struct mg_scheme *none = mg_searcher_scheme(s, NULL, 0, &why);
+    cr_assert_eq(mg_list_from_scheme(s->p, none, NULL, s->scratch, &list, &why), MG_OK);
+    s->stop = false;
+    s->started = s->looked = *time;
+    while (!s->stop) {
+        mg_searcher_try(s, none, &list);
+        *time += *time - s->started < s->options->max_seconds / 2 ? fast : slow;
+    }
+    return *time - s->started - s->options->max_seconds;
+}
+
+static enum mg_code watch_clock(void *context, struct mg_error *err)
+{
+    struct bench *b = context;
+    struct mg_searcher *s = &b->s;
+    double *time = s->observer->context;
+    cr_assert_eq(mg_searcher_init(s, b->g, err), MG_OK);
+    cr_assert_leq(overshoot(s, time, 1e-5, 1e-5), 0.021);
+    cr_assert_leq(overshoot(s, time, 1e-3, 1e-3), 0.021);
+    cr_assert_leq(overshoot(s, time, 1e-4, 4e-3), 0.021, "slower than before");
+    cr_assert_leq(overshoot(s, time, 0.05, 0.05), 0.051, "one evaluation at a time");
+    cr_assert_leq(overshoot(s, time, 1, 1e-3), 0.021, "faster than before");
+    mg_searcher_release(s);
+    return MG_OK;
+}
+
+static enum mg_code watch_clock_guarded(void *context, struct mg_error *err)
+{
+    struct bench *b = context;
+    return mg_arena_guard(&b->scratch, watch_clock, b, err);
+}
+
+Test(search, seconds_are_overshot_by_little_whatever_an_evaluation_takes)
+{
+    struct bench b;
+    struct mg_error err;
+    double time = 100;
+    const struct mg_observer observer = {.now = read_time, .context = &time};
+    open_network(&b, "bert-tiny", paper, 3, true);
+    b.options.max_evaluations = 0;
+    b.options.max_seconds = 8;
+    b.s = (struct mg_searcher){.options = &b.options, .observer = &observer, .arena = &b.arena, .scratch = &b.scratch};
+    cr_assert_eq(mg_arena_guard(&b.arena, watch_clock_guarded, &b, &err), MG_OK, "%s", err.message);
+    close_network(&b);
+}
+
 /* ---- numerics ---- */
 
 Test(search, exact_numerics_offer_nothing_that_the_checker_refuses, .timeout = 60)
