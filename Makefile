@@ -119,7 +119,7 @@ $(BUILD)/tsan/%: $(BUILD)/tests/tsan/%.o $(LIBRARIES)
 	$(SAY) '  LINK $@'
 	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o %.a,$^) $(LIBS)
 
-$(BUILD)/bench/%: $(BUILD)/tests/bench/%.o $(LIBRARIES)
+$(BUILD)/bench/%: $(BUILD)/tests/bench/%.o $(BUILD)/libtest.a $(LIBRARIES)
 	@mkdir -p $(@D)
 	$(SAY) '  LINK $@'
 	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o %.a,$^) $(LIBS)
