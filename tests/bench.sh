@@ -1,5 +1,5 @@
 #!/bin/bash
-# Measurements: `bench.sh bench` runs the programs BUILD/bench/* and the scripts tests/bench/*.sh,
+# Measurements: `bench.sh bench` runs the programs BUILD/bench/* and the scripts tests/bench/*.{sh,py},
 # `bench.sh accept` those whose name starts with accept. Seconds mean little without the machine:
 # it is named first.
 set -eu
@@ -10,7 +10,7 @@ kind=${1:-bench}
 echo "machine: $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1), $(nproc) processors"
 shopt -s nullglob
 run=0
-for item in tests/bench/*.c tests/bench/*.sh; do
+for item in tests/bench/*.c tests/bench/*.sh tests/bench/*.py; do
     name=$(basename "$item")
     case $name in
     accept*) [ "$kind" = accept ] || continue ;;
@@ -21,6 +21,7 @@ for item in tests/bench/*.c tests/bench/*.sh; do
     case $name in
     *.c) "$BUILD/bench/${name%.c}" ;;
     *.sh) bash "$item" ;;
+    *.py) python3 "$item" ;;
     esac
     run=$((run + 1))
 done

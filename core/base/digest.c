@@ -33,20 +33,34 @@ static void expand_block(const uint8_t *block, uint32_t w[64])
     }
 }
 
+/* One round on v, whose eight variables have moved `turn` places: they change roles instead of moving. */
+static inline void mix(uint32_t v[8], unsigned turn, uint32_t added)
+{
+    uint32_t a = v[(8 - turn) % 8], b = v[(9 - turn) % 8], c = v[(10 - turn) % 8];
+    uint32_t e = v[(12 - turn) % 8], f = v[(13 - turn) % 8], g = v[(14 - turn) % 8];
+    uint32_t s1 = rotate_right(e, 6) ^ rotate_right(e, 11) ^ rotate_right(e, 25);
+    uint32_t t1 = v[(15 - turn) % 8] + s1 + (g ^ (e & (f ^ g))) + added;
+    uint32_t s0 = rotate_right(a, 2) ^ rotate_right(a, 13) ^ rotate_right(a, 22);
+    v[(11 - turn) % 8] += t1;
+    v[(15 - turn) % 8] = t1 + s0 + ((a & b) ^ (c & (a ^ b)));
+}
+
 static void compress(uint32_t state[8], const uint8_t *block)
 {
     uint32_t w[64], v[8];
     expand_block(block, w);
+    for (unsigned i = 0; i < 64; i++)
+        w[i] += round_constants[i];
     memcpy(v, state, sizeof v);
-    for (unsigned i = 0; i < 64; i++) {
-        uint32_t s1 = rotate_right(v[4], 6) ^ rotate_right(v[4], 11) ^ rotate_right(v[4], 25);
-        uint32_t choice = (v[4] & v[5]) ^ (~v[4] & v[6]);
-        uint32_t t1 = v[7] + s1 + choice + round_constants[i] + w[i];
-        uint32_t s0 = rotate_right(v[0], 2) ^ rotate_right(v[0], 13) ^ rotate_right(v[0], 22);
-        uint32_t majority = (v[0] & v[1]) ^ (v[0] & v[2]) ^ (v[1] & v[2]);
-        memmove(v + 1, v, 7 * sizeof *v);
-        v[4] += t1;
-        v[0] = t1 + s0 + majority;
+    for (const uint32_t *at = w; at < w + 64; at += 8) {
+        mix(v, 0, at[0]); /* written out: constant places stay in registers */
+        mix(v, 1, at[1]);
+        mix(v, 2, at[2]);
+        mix(v, 3, at[3]);
+        mix(v, 4, at[4]);
+        mix(v, 5, at[5]);
+        mix(v, 6, at[6]);
+        mix(v, 7, at[7]);
     }
     for (unsigned i = 0; i < 8; i++)
         state[i] += v[i];

@@ -195,6 +195,10 @@ static struct mg_graph *like(const struct mg_graph *from, struct mg_arena *arena
 {
     struct mg_graph *to = mg_graph_new(arena, from->name);
     to->math = from->math;
+    to->value_capacity = from->value_count;
+    to->values = MG_NEW_ARRAY(arena, struct mg_value_info, to->value_capacity);
+    to->op_capacity = from->op_count;
+    to->ops = MG_NEW_ARRAY(arena, struct mg_op_info, to->op_capacity);
     return to;
 }
 
