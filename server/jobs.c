@@ -9,7 +9,7 @@
 
 #include "server/jobs_priv.h"
 
-enum { TICK_MS = 1000, EXPIRE_TICKS = 3600, EXPIRE_BATCH = 50 };
+enum { TICK_MS = 1000, EXPIRE_TICKS = 60, FIRST_EXPIRE = 5, EXPIRE_BATCH = 50, FOR_EVER_DAYS = 1000000 };
 
 void mg_jobs_say(const mg_jobs *jobs, const char *level, const char *event, const char *fmt, ...)
 {
@@ -229,14 +229,23 @@ static void check_deadline(mg_jobs *jobs, struct mg_job *job, int64_t now)
     }
 }
 
+static void expire(mg_jobs *jobs);
+
 static void on_expired(void *ctx, const struct mg_store_result *result)
 {
     mg_jobs *jobs = ctx;
     for (size_t i = 0; i < result->n_jobs; i++)
         mg_jobs_drop(jobs, result->jobs[i].id);
-    if (result->code == MG_STORE_OK && result->count == EXPIRE_BATCH)
-        mg_store_expire(jobs->config.store, jobs->config.keep_days, (int64_t)jobs->config.max_store_bytes, EXPIRE_BATCH,
-                        on_expired, jobs);
+    if (result->code == MG_STORE_OK && result->n_jobs)
+        mg_jobs_say(jobs, "info", "expired", "%zu ended jobs", result->n_jobs);
+    if (result->code == MG_STORE_OK && result->count == EXPIRE_BATCH && !jobs->draining)
+        expire(jobs);
+}
+
+static void expire(mg_jobs *jobs)
+{
+    double days = jobs->config.keep_days ? jobs->config.keep_days : FOR_EVER_DAYS;
+    mg_store_expire(jobs->config.store, days, (int64_t)jobs->config.max_store_bytes, EXPIRE_BATCH, on_expired, jobs);
 }
 
 static void finish_drain(mg_jobs *jobs)
@@ -256,13 +265,12 @@ static void on_tick(uv_timer_t *timer)
     for (struct mg_job *job = jobs->first; job; job = job->next)
         if (!mg_job_state_ended(job->info.state))
             check_deadline(jobs, job, now);
-    if (jobs->opened && jobs->config.keep_days && jobs->ticks % EXPIRE_TICKS == 10)
-        mg_store_expire(jobs->config.store, jobs->config.keep_days, (int64_t)jobs->config.max_store_bytes, EXPIRE_BATCH,
-                        on_expired, jobs);
     if (jobs->draining) {
         finish_drain(jobs);
         return;
     }
+    if (jobs->opened && jobs->ticks % EXPIRE_TICKS == FIRST_EXPIRE)
+        expire(jobs);
     jobs->store_failing = false;
     mg_jobs_schedule(jobs); /* priorities rise while jobs wait; a claim may have failed */
 }

@@ -25,8 +25,8 @@ struct mg_jobs_config {
     double max_seconds; /* --max-seconds */
     size_t max_queued;  /* --max-queued */
     size_t max_queued_per_owner;
-    uint64_t min_free_bytes; /* below: no new jobs (507) */
-    unsigned keep_days;
+    uint64_t min_free_bytes;  /* below: no new jobs (507) */
+    unsigned keep_days;       /* --keep-days; 0: for ever */
     uint64_t max_store_bytes; /* --max-store; 0: no limit */
     void (*log)(void *context, const char *level, const char *event, const char *detail);
     void *log_context;

@@ -55,12 +55,8 @@ mg_ticket mg_jobs_retry(mg_jobs *jobs, const char *id, mg_reply_cb done, void *c
 {
     struct mg_call *call = mg_call_new(jobs, id, done, context);
     mg_ticket ticket = call->ticket;
-    if (jobs->draining) {
-        mg_reply_fail(&call->reply, "draining", "", "the daemon is stopping");
-        mg_call_defer(call);
-    } else {
+    if (!mg_call_refused(call, ""))
         mg_store_retry(jobs->config.store, id, "", NULL, on_retried, call);
-    }
     return ticket;
 }
 

@@ -178,6 +178,8 @@ void mg_run_free(mg_jobs *jobs, struct mg_job *job);
 void mg_run_save_progress(mg_jobs *jobs, struct mg_job *job);
 
 /* ---- jobs_submit.c ---- */
+/* True if no job of this owner may come in now: the call is answered with the reason. */
+bool mg_call_refused(struct mg_call *call, const char *owner);
 /* A job that was validating when the daemon stopped. */
 void mg_jobs_read_again(mg_jobs *jobs, struct mg_job *job);
 void mg_pendings_drop_all(mg_jobs *jobs);

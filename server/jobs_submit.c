@@ -436,18 +436,23 @@ static const char *refusal(const mg_jobs *jobs, const char *owner, const char **
     return NULL;
 }
 
+bool mg_call_refused(struct mg_call *call, const char *owner)
+{
+    const char *detail = "", *problem = refusal(call->jobs, owner, &detail);
+    if (!problem)
+        return false;
+    mg_reply_fail(&call->reply, problem, "", "%s", detail);
+    call->reply.retry_after_s = 10;
+    mg_call_defer(call);
+    return true;
+}
+
 static struct mg_call *new_submission(mg_jobs *jobs, const struct mg_submission *submission, mg_reply_cb done,
                                       void *context)
 {
     struct mg_call *call = mg_call_new(jobs, "", done, context);
-    const char *detail = "", *problem = refusal(jobs, submission->owner ? submission->owner : "", &detail);
     call->submission = *submission;
     call->owner = strdup(submission->owner ? submission->owner : "");
-    if (problem) {
-        mg_reply_fail(&call->reply, problem, "", "%s", detail);
-        call->reply.retry_after_s = 10;
-        mg_call_defer(call);
-    }
     return call;
 }
 
@@ -469,7 +474,7 @@ mg_ticket mg_jobs_submit(mg_jobs *jobs, const struct mg_submission *submission, 
 {
     struct mg_call *call = new_submission(jobs, submission, done, context);
     mg_ticket ticket = call->ticket;
-    if (call->reply.problem)
+    if (mg_call_refused(call, submission->owner ? submission->owner : ""))
         return ticket;
     struct mg_pending *pending = new_pending(jobs, call, "");
     pending->copy_fd = fcntl(submission->body_fd, F_DUPFD_CLOEXEC, 3);
@@ -493,7 +498,6 @@ mg_ticket mg_jobs_estimate(mg_jobs *jobs, const struct mg_submission *submission
 {
     struct mg_call *call = new_submission(jobs, submission, done, context);
     mg_ticket ticket = call->ticket;
-    if (!call->reply.problem)
-        call->intake = ask_intake(call, MG_INTAKE_ESTIMATE, on_estimated, call);
+    call->intake = ask_intake(call, MG_INTAKE_ESTIMATE, on_estimated, call);
     return ticket;
 }

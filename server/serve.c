@@ -198,6 +198,7 @@ static bool open_jobs(struct daemon *d)
         .max_queued_per_owner = d->config.max_queued_per_owner,
         .min_free_bytes = d->config.min_free_bytes,
         .keep_days = (unsigned)d->config.keep_days,
+        .max_store_bytes = d->config.max_store_bytes,
         .log = log_part,
     };
     int status = mg_jobs_open(&d->jobs, &config, on_jobs_ready, d);
