@@ -196,7 +196,19 @@ static enum mg_code mark_trainable(struct differentiation *t)
 /* Piecewise constant: the gradient is zero wherever it exists. */
 static bool is_flat(enum mg_op_type type)
 {
-    return type == MG_OP_SIGN || type == MG_OP_FLOOR || type == MG_OP_CEIL || type == MG_OP_ROUND;
+    switch (type) {
+    case MG_OP_SIGN:
+    case MG_OP_FLOOR:
+    case MG_OP_CEIL:
+    case MG_OP_ROUND:
+    case MG_OP_TRUNC:
+    case MG_OP_FLOOR_DIV:
+    case MG_OP_HARD_MAX:
+    case MG_OP_BERNOULLI:
+        return true;
+    default:
+        return false;
+    }
 }
 
 static void mark_wanted(struct differentiation *t)

@@ -24,7 +24,7 @@ struct zoo_family {
 
 /* All families, as listed by mg_zoo_at. */
 extern const struct zoo_family zoo_resnet, zoo_bert, zoo_gpt, zoo_llama, zoo_vit, zoo_unet, zoo_densenet, zoo_plain,
-    zoo_random, zoo_figures;
+    zoo_mobile, zoo_moe, zoo_lstm, zoo_random, zoo_figures;
 
 #define ZOO_NETWORK(name, title, build, config, ...)                                                                   \
     {                                                                                                                  \

@@ -6,8 +6,9 @@
 
 #include "zoo/build.h"
 
-static const struct zoo_family *const families[] = {&zoo_resnet, &zoo_bert,     &zoo_gpt,   &zoo_llama,  &zoo_vit,
-                                                    &zoo_unet,   &zoo_densenet, &zoo_plain, &zoo_random, &zoo_figures};
+static const struct zoo_family *const families[] = {&zoo_resnet, &zoo_bert,     &zoo_gpt,    &zoo_llama,  &zoo_vit,
+                                                    &zoo_unet,   &zoo_densenet, &zoo_plain,  &zoo_mobile, &zoo_moe,
+                                                    &zoo_lstm,   &zoo_random,   &zoo_figures};
 #define FAMILY_COUNT (sizeof families / sizeof families[0])
 
 static const struct zoo_network *network_at(uint32_t index)

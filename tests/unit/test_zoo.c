@@ -89,13 +89,36 @@ static void check_real_parameters(struct mg_arena *arena)
         const char *name;
         uint64_t parameters;
     } known[] = {
-        {"resnet18", 11689512},       {"resnet34", 21797672},      {"resnet50", 25557032},
-        {"resnet101", 44549160},      {"resnet152", 60192808},     {"wide_resnet50", 68883240},
-        {"vgg16", 138357544},         {"densenet121", 7978856},    {"densenet161", 28681000},
-        {"densenet169", 14149480},    {"densenet201", 20013928},   {"vit-base-16", 86567656},
-        {"vit-base-32", 88224232},    {"vit-large-16", 304326632}, {"bert-base", 109514298},
-        {"gpt-neo-1.3b", 1315575808}, {"gpt-neo-125m", 125198592}, {"llama-1b", 1235814400},
+        {"resnet18", 11689512},
+        {"resnet34", 21797672},
+        {"resnet50", 25557032},
+        {"resnet101", 44549160},
+        {"resnet152", 60192808},
+        {"wide_resnet50", 68883240},
+        {"vgg16", 138357544},
+        {"densenet121", 7978856},
+        {"densenet161", 28681000},
+        {"densenet169", 14149480},
+        {"densenet201", 20013928},
+        {"vit-base-16", 86567656},
+        {"vit-base-32", 88224232},
+        {"vit-large-16", 304326632},
+        {"bert-base", 109514298},
+        {"gpt-neo-1.3b", 1315575808},
+        {"gpt-neo-125m", 125198592},
+        {"llama-1b", 1235814400},
         {"unet", 31036481},
+        {"mobilenet-v2", 3504872},
+        {"mobilenet-v3-small", 2542856},
+        {"mobilenet-v3-large", 5483032},
+        {"efficientnet-b0", 5288548},
+        {"efficientnet-b1", 7794184},
+        {"efficientnet-b2", 9109994},
+        {"efficientnet-b3", 12233232},
+        {"efficientnet-b4", 19341616},
+        {"efficientnet-b5", 30389784},
+        {"efficientnet-b6", 43040704},
+        {"efficientnet-b7", 66347960},
     };
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         uint64_t got = parameters(arena, known[i].name, NULL, 0);
@@ -129,6 +152,25 @@ static void check_paper_parameters(struct mg_arena *arena)
 Test(zoo, parameters_of_the_paper)
 {
     guarded(check_paper_parameters);
+}
+
+/* Mixtures of experts and recurrent layers against their formulas. */
+static void check_counted_parameters(struct mg_arena *arena)
+{
+    uint64_t h = 768, e = 8, attention = 4 * h * h + 4 * h, norms = 4 * h, dense = 8 * h * h + 5 * h;
+    uint64_t experts = h * e + e * 8 * h * h, table = 50257 * h + 1024 * h;
+    cr_expect_eq(parameters(arena, "moe-gpt", NULL, 0),
+                 table + 12 * (attention + norms) + 6 * (dense + experts) + 2 * h);
+    static const struct mg_zoo_option index[] = {{"dispatch", "index"}}, fused[] = {{"cells", "fused"}};
+    cr_expect_eq(parameters(arena, "moe-gpt", MANY(index)), parameters(arena, "moe-gpt", NULL, 0));
+    uint64_t s = 1024, cells = 4 * s * (50 + 3 * s) + 4 * 4 * s * s + 4 * 4 * s;
+    cr_expect_eq(parameters(arena, "lstm", NULL, 0), cells + s * 5000 + 5000);
+    cr_expect_eq(parameters(arena, "lstm", MANY(fused)), cells + 4 * 4 * s + s * 5000 + 5000); /* two biases */
+}
+
+Test(zoo, parameters_by_formula)
+{
+    guarded(check_counted_parameters);
 }
 
 static void check_deep(struct mg_arena *arena)
@@ -293,6 +335,9 @@ Test(zoo, wrong_requests_are_explained)
         {"bert-base", "attention", "flash", "/attention", "fused"},
         {"vit-base-16", "patch", "15", "/patch", "patches"},
         {"unet", "image", "100", "/image", "16"},
+        {"moe-gpt", "dispatch", "mail", "/dispatch", "onehot"},
+        {"moe-gpt", "capacity", "0", "/capacity", "between"},
+        {"lstm", "cells", "rolled", "/cells", "fused"},
         {"llama-tiny", "kv_heads", "4", "/heads", "divide"},
     };
     struct mg_arena arena;

@@ -110,8 +110,10 @@ Test(zoo_training, every_network_trains)
 /* Classifiers and language models end in scores [samples, classes], as cross entropy wants them. */
 static void check_cross_entropy(struct mg_arena *arena)
 {
-    static const char *const names[] = {"mlp",       "resnet18",     "vgg16",   "densenet121", "vit-tiny-16",
-                                        "bert-tiny", "gpt-neo-125m", "btlm-3b", "llama-tiny",  "nasnet-like"};
+    static const char *const names[] = {
+        "mlp",          "resnet18",           "vgg16",           "densenet121", "vit-tiny-16",
+        "bert-tiny",    "gpt-neo-125m",       "btlm-3b",         "llama-tiny",  "nasnet-like",
+        "mobilenet-v2", "mobilenet-v3-small", "efficientnet-b0", "moe-gpt",     "lstm"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         struct mg_arena_mark mark = mg_arena_mark(arena);
         const struct mg_graph *g = training_step(arena, names[i], NULL, 0, MG_LOSS_CROSS_ENTROPY);
