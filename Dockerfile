@@ -11,7 +11,7 @@ FROM debian:12-slim AS build
 WORKDIR /src
 RUN apt-get update \
     && apt-get install -y --no-install-recommends make gcc libc6-dev pkg-config libmicrohttpd-dev libjansson-dev \
-        libsqlite3-dev libuv1-dev zlib1g-dev \
+        libsqlite3-dev libuv1-dev zlib1g-dev libdnnl-dev \
     && rm -rf /var/lib/apt/lists/*
 COPY . .
 RUN make CC=gcc && make install DESTDIR=/out PREFIX=/usr

@@ -1,0 +1,241 @@
+/* Opening devices and what all back ends share: copies of descriptions, dispatch, memory on the host. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "measure/measure_priv.h"
+
+static const struct mg_backend *const backends[] = {&mg_backend_cpu, &mg_backend_model};
+
+/* ---- devices ---- */
+
+static const char *rest_of(const char *name, const char *backend)
+{
+    size_t length = strlen(backend);
+    if (strncmp(name, backend, length) != 0 || (name[length] != '\0' && name[length] != ':'))
+        return NULL;
+    return name[length] == ':' ? name + length + 1 : name + length;
+}
+
+static enum mg_code open_with(const struct mg_backend *backend, const char *rest, struct mg_engine **out,
+                              struct mg_error *err)
+{
+    struct mg_engine *engine = calloc(1, sizeof *engine);
+    if (!engine)
+        return mg_fail(err, MG_ERR_NOMEM, "", "out of memory");
+    engine->backend = backend;
+    enum mg_code code = backend->open(engine, rest, err);
+    if (code != MG_OK) {
+        mg_engine_close(engine);
+        return code;
+    }
+    *out = engine;
+    return MG_OK;
+}
+
+enum mg_code mg_engine_open(const char *name, struct mg_engine **out, struct mg_error *err)
+{
+    *out = NULL;
+    for (size_t i = 0; i < sizeof backends / sizeof *backends; i++) {
+        const char *rest = rest_of(name, backends[i]->name);
+        if (rest)
+            return open_with(backends[i], rest, out, err);
+    }
+    return mg_fail(err, MG_ERR_INVALID, "/device",
+                   "no device \"%.60s\" to measure on; there are cpu, cuda:0 and model:PROFILE", name);
+}
+
+void mg_engine_close(struct mg_engine *engine)
+{
+    if (!engine)
+        return;
+    if (engine->backend->close)
+        engine->backend->close(engine);
+    free(engine);
+}
+
+const struct mg_engine_properties *mg_engine_properties(const struct mg_engine *engine)
+{
+    return &engine->properties;
+}
+
+/* ---- operators ---- */
+
+static struct mg_attr *copy_attrs(struct mg_arena *arena, const struct mg_op_desc *op)
+{
+    struct mg_attr *attrs = mg_arena_copy(arena, op->attrs, op->attr_count * sizeof *attrs);
+    for (uint32_t i = 0; i < op->attr_count; i++) {
+        if (attrs[i].type == MG_ATTR_TYPE_INTS)
+            attrs[i].ints = mg_arena_copy(arena, attrs[i].ints, attrs[i].count * sizeof *attrs[i].ints);
+        else if (attrs[i].type == MG_ATTR_TYPE_STRING)
+            attrs[i].string = mg_arena_strdup(arena, attrs[i].string ? attrs[i].string : "");
+    }
+    return attrs;
+}
+
+static struct mg_strides *copy_strides(struct mg_arena *arena, const struct mg_strides *strides,
+                                       const struct mg_shape *shapes, uint32_t count)
+{
+    struct mg_strides *copy = MG_NEW_ARRAY(arena, struct mg_strides, count);
+    for (uint32_t i = 0; i < count; i++) {
+        if (strides)
+            copy[i] = strides[i];
+        else
+            mg_shape_strides(&shapes[i], copy[i].at);
+    }
+    return copy;
+}
+
+static void copy_description(struct mg_prepared *p, const struct mg_op_desc *op, const struct mg_strides *in,
+                             const struct mg_strides *out)
+{
+    struct mg_arena *arena = &p->arena;
+    p->op = *op;
+    p->op.attrs = copy_attrs(arena, op);
+    p->op.in_shape = mg_arena_copy(arena, op->in_shape, op->in_count * sizeof *op->in_shape);
+    p->op.out_shape = mg_arena_copy(arena, op->out_shape, op->out_count * sizeof *op->out_shape);
+    p->op.in_dtype = mg_arena_copy(arena, op->in_dtype, op->in_count * sizeof *op->in_dtype);
+    p->op.out_dtype = mg_arena_copy(arena, op->out_dtype, op->out_count * sizeof *op->out_dtype);
+    p->in = copy_strides(arena, in, p->op.in_shape, op->in_count);
+    p->out = copy_strides(arena, out, p->op.out_shape, op->out_count);
+}
+
+struct preparation {
+    struct mg_prepared *prepared;
+    const struct mg_op_desc *op;
+    const struct mg_strides *in, *out;
+};
+
+static enum mg_code prepare(void *context, struct mg_error *err)
+{
+    struct preparation *preparation = context;
+    struct mg_prepared *p = preparation->prepared;
+    copy_description(p, preparation->op, preparation->in, preparation->out);
+    return p->engine->backend->prepare(p, err);
+}
+
+enum mg_code mg_engine_prepare(struct mg_engine *engine, const struct mg_op_desc *op, const struct mg_strides *in,
+                               const struct mg_strides *out, struct mg_prepared **prepared, struct mg_error *err)
+{
+    struct mg_prepared *p = calloc(1, sizeof *p);
+    *prepared = NULL;
+    if (!p)
+        return mg_fail(err, MG_ERR_NOMEM, "", "out of memory");
+    p->engine = engine;
+    mg_arena_init(&p->arena, SIZE_MAX);
+    struct preparation preparation = {p, op, in, out};
+    enum mg_code code = mg_arena_guard(&p->arena, prepare, &preparation, err);
+    if (code != MG_OK) {
+        mg_prepared_free(p);
+        return code;
+    }
+    *prepared = p;
+    return MG_OK;
+}
+
+void mg_prepared_free(struct mg_prepared *prepared)
+{
+    if (!prepared)
+        return;
+    if (prepared->engine->backend->release)
+        prepared->engine->backend->release(prepared);
+    mg_arena_release(&prepared->arena);
+    free(prepared);
+}
+
+uint64_t mg_prepared_workspace(const struct mg_prepared *prepared)
+{
+    return prepared->workspace;
+}
+
+enum mg_code mg_prepared_run(struct mg_prepared *prepared, const void *const *in, void *const *out,
+                             const struct mg_exec_origin *origin, struct mg_error *err)
+{
+    return prepared->engine->backend->run(prepared, in, out, origin, err);
+}
+
+int64_t mg_prepared_int(const struct mg_prepared *p, enum mg_attr_key key)
+{
+    const struct mg_attr *attr = mg_attr_find(p->op.attrs, p->op.attr_count, key);
+    return attr ? attr->i : 0;
+}
+
+double mg_prepared_float(const struct mg_prepared *p, enum mg_attr_key key)
+{
+    const struct mg_attr *attr = mg_attr_find(p->op.attrs, p->op.attr_count, key);
+    return attr ? attr->f : 0;
+}
+
+int64_t mg_prepared_ints(const struct mg_prepared *p, enum mg_attr_key key, uint32_t at, int64_t fallback)
+{
+    const struct mg_attr *attr = mg_attr_find(p->op.attrs, p->op.attr_count, key);
+    return attr && at < attr->count ? attr->ints[at] : fallback;
+}
+
+bool mg_prepared_text_is(const struct mg_prepared *p, enum mg_attr_key key, const char *text)
+{
+    const struct mg_attr *attr = mg_attr_find(p->op.attrs, p->op.attr_count, key);
+    return attr && strcmp(attr->string, text) == 0;
+}
+
+enum mg_code mg_prepared_refuse(const struct mg_prepared *p, struct mg_error *err, const char *why)
+{
+    return mg_fail(err, MG_ERR_UNSUPPORTED, "", "operator '%s' cannot be run on %s: %s", mg_op_type_name(p->op.type),
+                   p->engine->backend->name, why);
+}
+
+/* ---- memory, copies, order ---- */
+
+enum mg_code mg_engine_alloc(struct mg_engine *engine, enum mg_place place, uint64_t bytes, void **out,
+                             struct mg_error *err)
+{
+    return engine->backend->alloc(engine, place, bytes, out, err);
+}
+
+void mg_engine_free(struct mg_engine *engine, enum mg_place place, void *memory)
+{
+    if (memory)
+        engine->backend->free(engine, place, memory);
+}
+
+enum mg_code mg_engine_copy(struct mg_engine *engine, enum mg_stream stream, void *to, const void *from, uint64_t bytes,
+                            struct mg_error *err)
+{
+    return bytes ? engine->backend->copy(engine, stream, to, from, bytes, err) : MG_OK;
+}
+
+enum mg_code mg_engine_order(struct mg_engine *engine, enum mg_stream earlier, enum mg_stream later,
+                             struct mg_error *err)
+{
+    return engine->backend->order && earlier != later ? engine->backend->order(engine, earlier, later, err) : MG_OK;
+}
+
+enum mg_code mg_engine_wait(struct mg_engine *engine, struct mg_error *err)
+{
+    return engine->backend->wait ? engine->backend->wait(engine, err) : MG_OK;
+}
+
+enum mg_code mg_host_alloc(struct mg_engine *engine, enum mg_place place, uint64_t bytes, void **out,
+                           struct mg_error *err)
+{
+    (void)engine;
+    (void)place;
+    *out = bytes < SIZE_MAX / 2 ? aligned_alloc(64, (bytes + 127) / 64 * 64) : NULL;
+    return *out ? MG_OK : mg_fail(err, MG_ERR_NOMEM, "", "no memory for %llu bytes", (unsigned long long)bytes);
+}
+
+void mg_host_free(struct mg_engine *engine, enum mg_place place, void *memory)
+{
+    (void)engine;
+    (void)place;
+    free(memory);
+}
+
+enum mg_code mg_host_copy(struct mg_engine *engine, enum mg_stream stream, void *to, const void *from, uint64_t bytes,
+                          struct mg_error *err)
+{
+    (void)engine;
+    (void)stream;
+    (void)err;
+    memcpy(to, from, bytes);
+    return MG_OK;
+}

@@ -1,0 +1,60 @@
+/* What a back end implements. */
+#ifndef MG_MEASURE_PRIV_H
+#define MG_MEASURE_PRIV_H
+
+#include "measure/measure.h"
+
+/* An operator made ready. Back ends allocate what they add in its arena (inside the guard of prepare). */
+struct mg_prepared {
+    struct mg_arena arena;
+    struct mg_engine *engine;
+    struct mg_op_desc op; /* deep copy */
+    struct mg_strides *in, *out;
+    uint64_t workspace;
+    void *detail; /* the back end's own */
+};
+
+/* Functions that a back end leaves NULL do nothing and succeed. */
+struct mg_backend {
+    const char *name; /* "cpu"; a device of the back end is NAME or NAME:REST */
+    enum mg_code (*open)(struct mg_engine *engine, const char *rest, struct mg_error *err);
+    void (*close)(struct mg_engine *engine);
+    enum mg_code (*prepare)(struct mg_prepared *prepared, struct mg_error *err); /* inside a guard */
+    void (*release)(struct mg_prepared *prepared); /* also after a failed prepare; detail may be NULL */
+    enum mg_code (*run)(struct mg_prepared *prepared, const void *const *in, void *const *out,
+                        const struct mg_exec_origin *origin, struct mg_error *err);
+    /* One timed run, seconds; where NULL: run and wait between two readings of the clock. */
+    enum mg_code (*time_run)(struct mg_prepared *prepared, const void *const *in, void *const *out, double *seconds,
+                             struct mg_error *err);
+    enum mg_code (*alloc)(struct mg_engine *engine, enum mg_place place, uint64_t bytes, void **out,
+                          struct mg_error *err);
+    void (*free)(struct mg_engine *engine, enum mg_place place, void *memory);
+    enum mg_code (*copy)(struct mg_engine *engine, enum mg_stream stream, void *to, const void *from, uint64_t bytes,
+                         struct mg_error *err);
+    enum mg_code (*order)(struct mg_engine *engine, enum mg_stream earlier, enum mg_stream later, struct mg_error *err);
+    enum mg_code (*wait)(struct mg_engine *engine, struct mg_error *err);
+};
+struct mg_engine {
+    const struct mg_backend *backend;
+    struct mg_engine_properties properties;
+    void *detail;
+};
+
+extern const struct mg_backend mg_backend_model, mg_backend_cpu;
+
+/* Attributes of a description; the schema guarantees their presence. */
+int64_t mg_prepared_int(const struct mg_prepared *p, enum mg_attr_key key);
+double mg_prepared_float(const struct mg_prepared *p, enum mg_attr_key key);
+int64_t mg_prepared_ints(const struct mg_prepared *p, enum mg_attr_key key, uint32_t at, int64_t fallback);
+bool mg_prepared_text_is(const struct mg_prepared *p, enum mg_attr_key key, const char *text);
+/* Refuses an operator, saying why. */
+enum mg_code mg_prepared_refuse(const struct mg_prepared *p, struct mg_error *err, const char *why);
+
+/* Host memory for back ends on the host, aligned to 64 bytes. */
+enum mg_code mg_host_alloc(struct mg_engine *engine, enum mg_place place, uint64_t bytes, void **out,
+                           struct mg_error *err);
+void mg_host_free(struct mg_engine *engine, enum mg_place place, void *memory);
+enum mg_code mg_host_copy(struct mg_engine *engine, enum mg_stream stream, void *to, const void *from, uint64_t bytes,
+                          struct mg_error *err);
+
+#endif
