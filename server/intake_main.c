@@ -1,7 +1,6 @@
 /* magisd intake (internal): answers questions on the socketpair at descriptor 3, one at a time, each
  * under its own limit of processor time and with an arena of its own. */
 #include <errno.h>
-#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +20,7 @@
 #include "server/timeline.h"
 #include "server/wire.h"
 
-enum { GZIP_RATIO = 200, MAX_OPERATORS = 200000, MAX_GRAPH = 1 << 30, KEEP_BYTES = 32 << 20 };
+enum { GZIP_RATIO = 200, MAX_OPERATORS = 200000, MAX_GRAPH = 1 << 30 };
 
 struct session {
     struct mg_wire_question question;
@@ -429,9 +428,6 @@ int mg_cmd_intake(int argc, char **argv)
         .memory_bytes = s.memory_bytes, .file_bytes = 1u << 30, .nice = 0, .oom_score = 500};
     if (!mg_child_settle(&limits, strtol(argv[1], NULL, 10)))
         return MG_EXIT_FAILED;
-    /* Memory of one request serves the next: giving it back and taking it anew costs a third of the time. */
-    mallopt(M_MMAP_THRESHOLD, KEEP_BYTES);
-    mallopt(M_TRIM_THRESHOLD, KEEP_BYTES);
     for (;;) {
         int fds[2], heard = mg_wire_hear(MG_WIRE_FD, &s.question, fds);
         if (heard <= 0)

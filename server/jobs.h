@@ -22,8 +22,9 @@ struct mg_jobs_config {
     const char *data_dir;   /* DIR */
     const char *public_url; /* prefix of links, "" for relative ones */
     unsigned workers;
-    double max_seconds; /* --max-seconds */
-    size_t max_queued;  /* --max-queued */
+    double max_seconds;   /* --max-seconds */
+    double pause_seconds; /* --pause-seconds */
+    size_t max_queued;    /* --max-queued */
     size_t max_queued_per_owner;
     uint64_t min_free_bytes;  /* below: no new jobs (507) */
     unsigned keep_days;       /* --keep-days; 0: for ever */
@@ -115,7 +116,7 @@ struct mg_jobs_stats {
     unsigned workers, workers_busy;
     size_t listeners;
     double search_seconds;
-    bool claiming; /* false after five worker deaths in a minute: /readyz says 503 */
+    bool claiming; /* false after five worker deaths in a minute, until one has done its job: /readyz says 503 */
     bool draining;
     bool store_ok;
 };

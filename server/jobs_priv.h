@@ -116,6 +116,7 @@ struct mg_jobs {
     unsigned time_at;
     uint64_t deaths[MG_DEATHS]; /* loop times, a ring */
     unsigned death_at;
+    uint64_t last_death; /* loop time */
     struct mg_jobs_stats stats;
     uv_timer_t tick;
     unsigned ticks;
@@ -170,6 +171,8 @@ unsigned mg_jobs_position(mg_jobs *jobs, const struct mg_job *job);
 size_t mg_jobs_unfinished(const mg_jobs *jobs, const char *owner);
 void mg_jobs_note_time(mg_jobs *jobs, const struct mg_job *job);
 void mg_jobs_note_death(mg_jobs *jobs);
+/* A worker ended as it should: claiming goes on if it had stopped. */
+void mg_jobs_note_success(mg_jobs *jobs);
 
 /* ---- jobs_run.c ---- */
 void mg_run_start(mg_jobs *jobs, struct mg_job *job);

@@ -36,6 +36,7 @@ void mg_jobs_note_death(mg_jobs *jobs)
 {
     uint64_t now = uv_now(jobs->config.loop);
     jobs->stats.worker_deaths++;
+    jobs->last_death = now;
     jobs->deaths[jobs->death_at++ % MG_DEATHS] = now;
     if (jobs->death_at < MG_DEATHS)
         return;
@@ -43,7 +44,29 @@ void mg_jobs_note_death(mg_jobs *jobs)
     if (now - oldest >= minute_ms || !jobs->stats.claiming)
         return;
     jobs->stats.claiming = false;
-    mg_jobs_say(jobs, "error", "claiming-stopped", "%d workers died within a minute; restart the daemon", MG_DEATHS);
+    mg_jobs_say(jobs, "error", "claiming-stopped",
+                "%d workers died within a minute; one job is tried %g s after the last of them", MG_DEATHS,
+                jobs->config.pause_seconds);
+}
+
+void mg_jobs_note_success(mg_jobs *jobs)
+{
+    if (jobs->stats.claiming)
+        return;
+    jobs->stats.claiming = true;
+    jobs->death_at = 0;
+    memset(jobs->deaths, 0, sizeof jobs->deaths);
+    mg_jobs_say(jobs, "info", "claiming-resumed", "a worker did its job");
+}
+
+/* How many workers may run now. After too many deaths: none for a while, then one at a time. */
+static unsigned most_workers(const mg_jobs *jobs)
+{
+    if (!jobs->opened || jobs->draining)
+        return 0;
+    if (jobs->stats.claiming)
+        return jobs->config.workers;
+    return (double)(uv_now(jobs->config.loop) - jobs->last_death) >= jobs->config.pause_seconds * 1000;
 }
 
 static int64_t now_ms(void)
@@ -92,7 +115,7 @@ static struct mg_job *next_job(const mg_jobs *jobs)
 
 void mg_jobs_schedule(mg_jobs *jobs)
 {
-    while (jobs->opened && !jobs->draining && jobs->stats.claiming && jobs->running < jobs->config.workers) {
+    while (jobs->running < most_workers(jobs)) {
         struct mg_job *job = next_job(jobs);
         if (!job)
             return;

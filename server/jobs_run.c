@@ -386,6 +386,7 @@ static void on_end(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_eve
     run->rejected = event->rejected;
     run->elapsed_s = event->elapsed_s;
     count_end(jobs, event);
+    mg_jobs_note_success(jobs);
     bool told = strcmp(event->stopped_by, "cancelled") == 0;
     if (told && jobs->draining && !run->deadline && job->info.state == MG_JOB_RUNNING) {
         run->saved_at = 0;

@@ -194,6 +194,7 @@ static bool open_jobs(struct daemon *d)
         .public_url = d->config.http.public_url ? d->config.http.public_url : "",
         .workers = d->config.workers,
         .max_seconds = d->config.max_seconds,
+        .pause_seconds = d->config.pause_seconds,
         .max_queued = d->config.max_queued,
         .max_queued_per_owner = d->config.max_queued_per_owner,
         .min_free_bytes = d->config.min_free_bytes,

@@ -144,20 +144,49 @@ def test_evaluations_start_over(t):
     t.equal("stops cleanly", daemon.close(), 0)
 
 
-def test_deaths_stop_claiming(t):
-    daemon = Daemon("--workers", "1")
-    for _ in range(3):
-        daemon.post("/optimize", job_body(20))
-    for count in range(5):
+def kill_workers(daemon, times):
+    for _ in range(times):
         worker = until(lambda: children(daemon, "worker"))
         os.kill(worker[0], signal.SIGKILL)
         until(lambda: worker[0] not in children(daemon, "worker"))
+
+
+def test_deaths_stop_claiming(t):
+    daemon = Daemon("--workers", "2", "--pause-seconds", "4")
+    for _ in range(7):
+        daemon.post("/optimize", job_body(60))
+    kill_workers(daemon, 5)
     until(lambda: daemon.get("/readyz").status == 503, 5)
     t.equal("not ready", daemon.get("/readyz").status, 503)
     t.equal("alive", daemon.get("/healthz").status, 200)
+    for pid in children(daemon, "worker"):  # what ran beside
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: pid not in children(daemon, "worker"))
+    t.check("no worker is started", never_claims(daemon, 2))
+    tried = until(lambda: children(daemon, "worker"), 20)
+    t.check("after a while one job is tried", tried)
     time.sleep(1.5)
-    t.equal("no worker is started", children(daemon, "worker"), [])
+    t.equal("one", children(daemon, "worker"), tried)
+    t.equal("not ready yet", daemon.get("/readyz").status, 503)
+    kill_workers(daemon, 1)
+    t.check("it died: none is started", never_claims(daemon, 2))
+    t.check("but another one later", until(lambda: children(daemon, "worker"), 20))
+    for running in daemon.get("/jobs?state=running").json["jobs"]:
+        daemon.post("/jobs/%s/cancel" % running["id"])
+    t.equal("it ended as it should: ready", until(lambda: daemon.get("/readyz").status == 200, 20), True)
+    t.check("all workers are used again", until(lambda: len(children(daemon, "worker")) == 2, 20))
+    events = [line["event"] for line in daemon.log_lines()]
+    t.equal("the log says so", (events.count("claiming-stopped"), events.count("claiming-resumed")), (1, 1))
     t.equal("stops cleanly", daemon.close(), 0)
+
+
+def never_claims(daemon, seconds):
+    end = time.time() + seconds
+    while time.time() < end:
+        if children(daemon, "worker"):
+            return False
+        time.sleep(0.05)
+    return True
 
 
 def test_intake_killed(t):
