@@ -24,6 +24,7 @@ PREFIX ?= /usr/local
 BINDIR ?= $(PREFIX)/bin
 MANDIR ?= $(PREFIX)/share/man
 UNITDIR ?= $(PREFIX)/lib/systemd/system
+COMPLETIONDIR ?= $(PREFIX)/share/bash-completion/completions
 
 CORE_SRC = $(wildcard core/*/*.c core/*.c)
 STORE_SRC = $(wildcard store/*.c)
@@ -208,16 +209,21 @@ demo:
 $(BUILD)/magisd.1: deploy/man.sh $(BUILD)/magisd
 	@deploy/man.sh $(BUILD)/magisd > $@
 
-## make install    program, manual page and service unit, to DESTDIR and PREFIX (/usr/local)
-install: all $(BUILD)/magisd.1
+$(BUILD)/magisd.bash: deploy/completion.sh $(BUILD)/magisd
+	@deploy/completion.sh $(BUILD)/magisd > $@
+
+## make install    program, manual page, completion for bash and service unit, to DESTDIR and PREFIX (/usr/local)
+install: all $(BUILD)/magisd.1 $(BUILD)/magisd.bash
 	install -D -m 755 $(BUILD)/magisd $(DESTDIR)$(BINDIR)/magisd
 	install -D -m 644 $(BUILD)/magisd.1 $(DESTDIR)$(MANDIR)/man1/magisd.1
+	install -D -m 644 $(BUILD)/magisd.bash $(DESTDIR)$(COMPLETIONDIR)/magisd
 	install -d $(DESTDIR)$(UNITDIR)
 	sed 's|@BINDIR@|$(BINDIR)|' deploy/magisd.service > $(DESTDIR)$(UNITDIR)/magisd.service
 	chmod 644 $(DESTDIR)$(UNITDIR)/magisd.service
 
 uninstall:
-	rm -f $(DESTDIR)$(BINDIR)/magisd $(DESTDIR)$(MANDIR)/man1/magisd.1 $(DESTDIR)$(UNITDIR)/magisd.service
+	rm -f $(DESTDIR)$(BINDIR)/magisd $(DESTDIR)$(MANDIR)/man1/magisd.1 $(DESTDIR)$(UNITDIR)/magisd.service \
+		$(DESTDIR)$(COMPLETIONDIR)/magisd
 
 clean:
 	rm -rf $(BUILD) build-asan build-tsan build-fuzz

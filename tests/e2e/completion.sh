@@ -1,0 +1,41 @@
+#!/bin/bash
+# The completion for bash: what it offers at a few places, and that `make install` puts it where bash looks.
+set -u
+cd "$(dirname "$0")/../.." || exit 2
+passed=0
+failed=0
+script=$MAGIS_TMP/magisd.bash
+
+check() {
+    if [ "$2" = "$3" ]; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "FAILED: $1: got '$2', want '$3'"
+    fi
+}
+
+# What is offered for these words, the last of which is being typed.
+complete_words() {
+    bash -c '. "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _magisd; echo "${COMPREPLY[*]}"' "$script" "$@"
+}
+
+check 'it is written' "$(bash deploy/completion.sh "$MAGISD" >"$script"; echo $?)" 0
+check 'bash reads it' "$(bash -n "$script" 2>&1)" ''
+check 'it completes magisd' "$(bash -c ". $script; complete -p magisd")" 'complete -o filenames -F _magisd magisd'
+check 'a command' "$(complete_words magisd opt)" optimize
+check 'internal commands are not offered' "$(complete_words magisd wor)" ''
+check 'an option of it' "$(complete_words magisd optimize --eval)" --evaluations
+check 'only its own options' "$(complete_words magisd optimize --max-st)" ''
+check 'an option of another' "$(complete_words magisd serve --max-st)" --max-store
+check 'a network' "$(complete_words magisd zoo bert-ti)" bert-tiny
+check 'a network as a source' "$(complete_words magisd optimize zoo : bert-ti)" bert-tiny
+check 'all networks after the colon' "$(complete_words magisd optimize zoo : | wc -w)" "$("$MAGISD" zoo | grep -c '^[^ ]')"
+mkdir -p "$MAGIS_TMP/place/folder"
+touch "$MAGIS_TMP/place/file"
+check 'files where a file is wanted' "$(cd "$MAGIS_TMP/place" && complete_words magisd optimize --output fi)" file
+check 'folders where a folder is wanted' "$(cd "$MAGIS_TMP/place" && complete_words magisd serve --data f)" folder
+check 'installed' "$(make -s install -o all -o "$BUILD/magisd" BUILD="$BUILD" DESTDIR="$MAGIS_TMP/root" PREFIX=/usr >"$MAGIS_TMP/log" 2>&1; echo $?)" 0
+check 'where bash looks' "$(cmp "$script" "$MAGIS_TMP/root/usr/share/bash-completion/completions/magisd" 2>&1)" ''
+echo "$passed passed, $failed failed"
+[ $failed = 0 ]
