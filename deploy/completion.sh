@@ -5,7 +5,7 @@ set -eu
 program=$1
 
 commands=$("$program" --help | sed -n 's/^  \([a-z][a-z]*\)  .*/\1/p' | xargs)
-networks=$("$program" zoo | sed -n 's/^\([^ ][^ ]*\)  .*/\1/p' | xargs)
+networks=$("$program" zoo | sed -n 's/^\([^ ][^ ]*\) .*/\1/p' | xargs)
 
 # The options of a command whose argument is named so (a regular expression).
 options() {
