@@ -76,6 +76,9 @@ const char *mg_request_id(const struct mg_request *req);
 const char *mg_request_body(const struct mg_request *req, size_t *size);
 /* A large body (LARGE routes): a memfd, which now belongs to the caller. */
 int mg_request_take_body(struct mg_request *req, size_t *size, bool *gzip);
+/* What intake must know about a large body beside its bytes (Content-Type, query): a JSON object, or "" for plain JSON;
+ * malloc'ed, NULL: out of memory. */
+char *mg_request_form(struct mg_request *req);
 /* Seconds to wait: ?wait= or Prefer: wait=; false after having answered 400. */
 bool mg_request_wait(struct mg_request *req, double *seconds);
 /* A parameter that must be a whole number in lo..hi; false after having answered 400. */

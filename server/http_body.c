@@ -9,6 +9,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#define MAX_MODEL ((uint64_t)2 << 30)
+
 static bool is_json_type(const char *type)
 {
     size_t length = strcspn(type, "; ");
@@ -16,9 +18,15 @@ static bool is_json_type(const char *type)
            (length == 28 && !strncasecmp(type, "application/merge-patch+json", 28));
 }
 
+/* A model may be large: its weights are skipped when it is read. */
 static uint64_t body_limit(const struct mg_request *req)
 {
-    return req->route && req->route->body == MG_BODY_LARGE ? req->http->config.limits.body_bytes : MG_SMALL_BODY;
+    const struct mg_http_limits *limits = &req->http->config.limits;
+    if (!req->route || req->route->body != MG_BODY_LARGE)
+        return MG_SMALL_BODY;
+    if (req->media == MG_MEDIA_JSON)
+        return limits->body_bytes;
+    return limits->uploads_bytes < MAX_MODEL ? limits->uploads_bytes : MAX_MODEL;
 }
 
 static void refuse_size(struct mg_request *req)
@@ -36,10 +44,15 @@ static bool check_type(struct mg_request *req)
 {
     const char *type = mg_request_header(req, "Content-Type");
     const char *encoding = mg_request_header(req, "Content-Encoding");
-    if (!type || !is_json_type(type)) {
-        mg_reply_problem(req, "unsupported-media", NULL, "Content-Type must be application/json");
+    bool large = req->route->body == MG_BODY_LARGE;
+    req->media = type && is_json_type(type) ? MG_MEDIA_JSON : type && large ? mg_media_of(type) : MG_MEDIA_COUNT;
+    if (req->media == MG_MEDIA_COUNT) {
+        mg_reply_problem(req, "unsupported-media", NULL, "Content-Type must be application/json%s",
+                         large ? ", application/onnx, application/octet-stream or multipart/form-data" : "");
         return false;
     }
+    if (req->media != MG_MEDIA_ONNX && !mg_request_known_query(req))
+        return false;
     req->gzip = encoding && (!strcasecmp(encoding, "gzip") || !strcasecmp(encoding, "x-gzip"));
     bool plain = !encoding || !strcasecmp(encoding, "identity");
     if (plain || (req->gzip && req->route->body == MG_BODY_LARGE))

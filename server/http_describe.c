@@ -47,12 +47,10 @@ static void write_parameters(struct mg_writer *w, const struct mg_route *route)
     mg_write_end_array(w);
 }
 
-static void write_content(struct mg_writer *w, const char *media_type, const char *schema)
+static void write_media(struct mg_writer *w, const char *media_type, const char *schema)
 {
     char reference[80];
     snprintf(reference, sizeof reference, "#/components/schemas/%s", schema);
-    mg_write_key(w, "content");
-    mg_write_begin_object(w);
     mg_write_key(w, media_type);
     mg_write_begin_object(w);
     mg_write_key(w, "schema");
@@ -60,6 +58,13 @@ static void write_content(struct mg_writer *w, const char *media_type, const cha
     mg_write_member_string(w, "$ref", reference);
     mg_write_end_object(w);
     mg_write_end_object(w);
+}
+
+static void write_content(struct mg_writer *w, const char *media_type, const char *schema)
+{
+    mg_write_key(w, "content");
+    mg_write_begin_object(w);
+    write_media(w, media_type, schema);
     mg_write_end_object(w);
 }
 
@@ -87,7 +92,15 @@ static void write_request(struct mg_writer *w, const struct mg_route *route)
     mg_write_key(w, "requestBody");
     mg_write_begin_object(w);
     mg_write_member_bool(w, "required", true);
-    write_content(w, "application/json", *route->request ? route->request : "Any");
+    mg_write_key(w, "content");
+    mg_write_begin_object(w);
+    write_media(w, "application/json", *route->request ? route->request : "Any");
+    if (route->body == MG_BODY_LARGE) {
+        write_media(w, "application/onnx", "Model");
+        write_media(w, "application/octet-stream", "Model");
+        write_media(w, "multipart/form-data", "ModelForm");
+    }
+    mg_write_end_object(w);
     mg_write_end_object(w);
 }
 

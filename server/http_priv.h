@@ -8,6 +8,7 @@
 
 #include "server/devices.h"
 #include "server/http.h"
+#include "server/media.h"
 
 enum { MG_MAX_PARTS = 4, MG_MAX_REPLY_HEADERS = 12, MG_SMALL_BODY = 64 << 10 };
 
@@ -69,6 +70,7 @@ struct mg_request {
     char *body;  /* SMALL */
     size_t body_size, body_capacity, body_counted;
     bool gzip, has_body;
+    enum mg_media media;
 
     struct MHD_Response *response; /* set by the reply */
     unsigned status;
@@ -83,6 +85,8 @@ struct mg_request {
 };
 /* The handler is not to answer any more: its question is forgotten, its state released. */
 void mg_request_forget(struct mg_request *req);
+/* No query parameters but those of the route: false after a problem was replied. */
+bool mg_request_known_query(struct mg_request *req);
 void *mg_request_begin(void *context, const char *uri, struct MHD_Connection *connection);
 enum MHD_Result mg_request_access(void *context, struct MHD_Connection *connection, const char *url, const char *method,
                                   const char *version, const char *data, size_t *size, void **slot);

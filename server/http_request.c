@@ -145,11 +145,66 @@ static bool check_query(struct mg_request *req)
 {
     struct query_check check = {.req = req};
     MHD_get_connection_values(req->connection, MHD_GET_ARGUMENT_KIND, check_parameter, &check);
+    bool unknown = check.unknown && !is_listed(req->route->query, "*");
     if (check.token)
         mg_reply_problem(req, "token-in-url", NULL, "a token stands in the query string");
-    else if (check.unknown)
+    else if (unknown)
         mg_reply_problem(req, "bad-parameter", NULL, "the parameter %.60s is not known here", check.unknown);
-    return !check.token && !check.unknown;
+    return !check.token && !unknown;
+}
+
+bool mg_request_known_query(struct mg_request *req)
+{
+    struct query_check check = {.req = req};
+    MHD_get_connection_values(req->connection, MHD_GET_ARGUMENT_KIND, check_parameter, &check);
+    if (check.unknown)
+        mg_reply_problem(req, "bad-parameter", NULL, "the parameter %.60s is not known here", check.unknown);
+    return !check.unknown;
+}
+
+struct query_text {
+    const struct mg_request *req;
+    struct mg_writer *w;
+};
+
+static enum MHD_Result write_parameter(void *context, enum MHD_ValueKind kind, const char *name, const char *value)
+{
+    const struct query_text *text = context;
+    (void)kind;
+    if (!is_listed(text->req->route->query, name))
+        mg_write_member_string(text->w, name, value ? value : "");
+    return MHD_YES;
+}
+
+char *mg_request_form(struct mg_request *req)
+{
+    struct mg_writer query, form;
+    const char *type = mg_request_header(req, "Content-Type"), *boundary = type ? strstr(type, "boundary=") : NULL;
+    struct query_text text = {req, &query};
+    if (req->media == MG_MEDIA_JSON)
+        return strdup("");
+    mg_writer_init(&query);
+    mg_writer_init(&form);
+    mg_write_begin_object(&query);
+    if (req->media == MG_MEDIA_ONNX)
+        MHD_get_connection_values(req->connection, MHD_GET_ARGUMENT_KIND, write_parameter, &text);
+    mg_write_end_object(&query);
+    mg_write_begin_object(&form);
+    mg_write_member_string(&form, "media", mg_media_name(req->media));
+    if (boundary) {
+        char value[80];
+        bool quoted = boundary[9] == '"';
+        snprintf(value, sizeof value, "%.*s", (int)strcspn(boundary + 9 + quoted, quoted ? "\"" : "; ,"),
+                 boundary + 9 + quoted);
+        mg_write_member_string(&form, "boundary", value);
+    }
+    if (mg_writer_finish(&query))
+        mg_write_member_string(&form, "query", query.data);
+    mg_write_end_object(&form);
+    char *out = mg_writer_finish(&form) ? strdup(form.data) : NULL;
+    mg_writer_release(&query);
+    mg_writer_release(&form);
+    return out;
 }
 
 /* One peer behind a proxy must not take all the room. */

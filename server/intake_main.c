@@ -16,11 +16,13 @@
 #include "server/options.h"
 #include "server/pack.h"
 #include "server/plan_blob.h"
+#include "server/posted.h"
 #include "server/request.h"
 #include "server/timeline.h"
 #include "server/wire.h"
 
 enum { GZIP_RATIO = 200, MAX_OPERATORS = 200000, MAX_GRAPH = 1 << 30 };
+#define MAX_MODEL ((size_t)2 << 30) /* of an ONNX model; its weights are skipped */
 
 struct session {
     struct mg_wire_question question;
@@ -36,6 +38,8 @@ struct ask {
     size_t input_size;
     const char *text; /* the posted body after decoding */
     size_t text_size;
+    enum mg_media media;
+    struct mg_posted posted;
     struct mg_arena arena;
     struct mg_job_request request;
     struct mg_graph *graph;
@@ -72,12 +76,50 @@ static bool wants(struct ask *a, const char *key, const char *value)
 
 /* ---- what is posted ---- */
 
+/* The body by its media type: a request, and the graph within or beside it. */
+static enum mg_code take_apart(struct ask *a, struct mg_error *err)
+{
+    const char *boundary = "", *query = "{}";
+    if (a->media == MG_MEDIA_MULTIPART) {
+        (void)!find_argument(a, "boundary", &boundary, NULL);
+        return mg_posted_open_multipart(&a->posted, a->text, a->text_size, boundary, err);
+    }
+    if (a->media == MG_MEDIA_ONNX) {
+        (void)!find_argument(a, "query", &query, NULL);
+        return mg_posted_open_onnx(&a->posted, a->text, a->text_size, a->question->gzip, MAX_MODEL, query, &a->arena,
+                                   err);
+    }
+    a->posted.request = a->text;
+    a->posted.request_size = a->text_size;
+    return MG_OK;
+}
+
+/* A graph that comes beside the request takes its place in it. */
+static enum mg_code join(struct ask *a, struct mg_error *err)
+{
+    struct mg_job_request *q = &a->request;
+    if (a->media == MG_MEDIA_JSON)
+        return MG_OK;
+    if (q->graph || q->model)
+        return mg_fail(err, MG_ERR_INVALID, q->graph ? "/graph" : "/zoo", "the graph comes beside the request already");
+    q->graph = a->posted.graph;
+    q->graph_size = a->posted.graph_size;
+    q->onnx = a->posted.has_onnx ? &a->posted.onnx : NULL;
+    return MG_OK;
+}
+
 static enum mg_code read_posted(struct ask *a, struct mg_error *err)
 {
     double max_seconds = 0;
     (void)!find_argument(a, "max_seconds", NULL, &max_seconds);
-    const struct mg_request_rules rules = {.detached = false, .max_seconds = max_seconds, .device_dir = a->device_dir};
-    enum mg_code code = mg_job_request_read(a->text, a->text_size, &rules, &a->arena, &a->request, err);
+    struct mg_posted *posted = &a->posted;
+    const struct mg_request_rules rules = {
+        .detached = a->media != MG_MEDIA_JSON, .max_seconds = max_seconds, .device_dir = a->device_dir};
+    enum mg_code code = take_apart(a, err);
+    if (code == MG_OK)
+        code = mg_job_request_read(posted->request, posted->request_size, &rules, &a->arena, &a->request, err);
+    if (code == MG_OK)
+        code = join(a, err);
     if (code != MG_OK)
         return code;
     a->problem = "invalid-graph";
@@ -166,6 +208,37 @@ static enum mg_code answer_submit(struct ask *a, struct mg_error *err)
     return code;
 }
 
+static const char *target_of(const struct mg_op_info *op)
+{
+    const struct mg_attr *target = op->type == MG_OP_OPAQUE ? mg_op_attr(op, MG_ATTR_TARGET) : NULL;
+    return !target ? NULL : *target->string ? target->string : "opaque";
+}
+
+/* Operators that we do not know and that are taken as they are declared, with counts. */
+static void write_opaque(struct mg_writer *w, const struct mg_graph *g, struct mg_arena *arena)
+{
+    bool *told = MG_NEW_ARRAY(arena, bool, g->op_count);
+    mg_write_begin_array(w);
+    for (size_t i = 0; i < g->op_count; i++) {
+        const char *target = target_of(&g->ops[i]);
+        uint64_t count = 0;
+        if (!target || told[i])
+            continue;
+        for (size_t k = i; k < g->op_count; k++) {
+            const char *other = target_of(&g->ops[k]);
+            if (!other || strcmp(other, target) != 0)
+                continue;
+            told[k] = true;
+            count++;
+        }
+        mg_write_begin_object(w);
+        mg_write_member_string(w, "operator", target);
+        mg_write_member_uint(w, "count", count);
+        mg_write_end_object(w);
+    }
+    mg_write_end_array(w);
+}
+
 static enum mg_code answer_estimate(struct ask *a, struct mg_error *err)
 {
     struct mg_plan *plan;
@@ -209,8 +282,7 @@ static enum mg_code answer_estimate(struct ask *a, struct mg_error *err)
         mg_write_null(w);
     mg_timeline_write_hot(w, a->graph, plan, &simulation, 50, &a->arena);
     mg_write_key(w, "unsupported");
-    mg_write_begin_array(w);
-    mg_write_end_array(w);
+    write_opaque(w, a->graph, &a->arena);
     mg_write_end_object(w);
     return MG_OK;
 }
@@ -302,7 +374,7 @@ static const char *problem_of(const struct ask *a, enum mg_code code)
 {
     switch (code) {
     case MG_ERR_SYNTAX:
-        return "invalid-json";
+        return a->problem ? a->problem : "invalid-json";
     case MG_ERR_UNSUPPORTED:
         return "unsupported";
     case MG_ERR_INVALID:
@@ -337,6 +409,11 @@ static const char *decode(struct ask *a, char **plain)
     *plain = NULL;
     a->text = a->input;
     a->text_size = a->question->body_size;
+    a->media = wants(a, "media", "onnx")        ? MG_MEDIA_ONNX
+               : wants(a, "media", "multipart") ? MG_MEDIA_MULTIPART
+                                                : MG_MEDIA_JSON;
+    if (a->media == MG_MEDIA_ONNX)
+        return NULL; /* read as it is inflated, however large */
     if (!a->question->gzip)
         return a->text_size <= a->question->max_body ? NULL : "too-large";
     switch (mg_gunzip(a->input, a->text_size, a->question->max_body, GZIP_RATIO, plain, &a->text_size)) {
@@ -350,12 +427,34 @@ static const char *decode(struct ask *a, char **plain)
     }
 }
 
+struct decoding {
+    struct ask *ask;
+    char **plain;
+    const char *problem;
+};
+
+static enum mg_code run_decode(void *context, struct mg_error *err)
+{
+    struct decoding *decoding = context;
+    (void)err;
+    decoding->problem = decode(decoding->ask, decoding->plain);
+    return MG_OK;
+}
+
+/* The arguments are read in the arena. */
+static const char *decode_guarded(struct ask *a, char **plain)
+{
+    struct decoding decoding = {a, plain, "too-costly"};
+    struct mg_error err;
+    return mg_arena_guard(&a->arena, run_decode, &decoding, &err) == MG_OK ? decoding.problem : "too-costly";
+}
+
 static bool answer(struct ask *a)
 {
     struct mg_error err = {.code = MG_OK};
     char *plain = NULL;
     bool posted = a->question->kind == MG_INTAKE_SUBMIT || a->question->kind == MG_INTAKE_ESTIMATE;
-    const char *problem = posted ? decode(a, &plain) : NULL;
+    const char *problem = posted ? decode_guarded(a, &plain) : NULL;
     if (problem) {
         mg_fail(&err, MG_ERR_LIMIT, "", "the body is damaged, or larger than %llu bytes",
                 (unsigned long long)a->question->max_body);
@@ -366,6 +465,7 @@ static bool answer(struct ask *a)
     }
     if (problem)
         write_problem(a, problem, &err);
+    mg_posted_close(&a->posted);
     free(plain);
     return problem != NULL;
 }

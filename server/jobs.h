@@ -50,6 +50,7 @@ struct mg_submission {
     int body_fd; /* memfd with the body as posted (taken over) */
     size_t body_size;
     bool gzip;
+    char *form;                  /* mg_request_form, taken over */
     const char *owner;           /* token's name, or "" */
     const char *request_id;      /* X-Request-Id */
     const char *idempotency_key; /* NULL */

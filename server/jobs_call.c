@@ -35,6 +35,7 @@ static void free_call(struct mg_call *call)
     mg_reply_release(&call->taken);
     json_decref(call->meta);
     free(call->owner);
+    free(call->submission.form);
     free(call->plan_blob);
     free(call);
 }

@@ -358,29 +358,45 @@ static void on_validating(void *ctx, const struct mg_store_result *result)
         settle(pending);
 }
 
+/* How a kept body is to be read again: "application/json", then "+gzip" if so, then the form. */
+static char *body_type(const struct mg_call *call)
+{
+    const char *form = call->submission.form;
+    size_t room = strlen(form) + 32;
+    char *text = malloc(room);
+    if (!text)
+        abort();
+    snprintf(text, room, "application/json%s%s", call->submission.gzip ? "+gzip" : "", form);
+    return text;
+}
+
 static void on_clock(uv_timer_t *clock)
 {
     struct mg_pending *pending = clock->data;
     struct mg_call *call = pending->call;
+    char *type = body_type(call);
     const struct mg_store_submission submission = {.state = MG_JOB_VALIDATING,
                                                    .owner = call->owner,
                                                    .priority = MG_PRIORITY_NORMAL,
                                                    .body = {NULL, call->submission.body_size},
                                                    .body_fd = pending->copy_fd,
-                                                   .body_type = call->submission.gzip ? "application/json+gzip"
-                                                                                      : "application/json"};
+                                                   .body_type = type};
     pending->storing = true;
     mg_store_submit(pending->jobs->config.store, &submission, on_validating, pending);
+    free(type);
 }
 
 /* ---- after a restart ---- */
 
-static char *intake_args(const mg_jobs *jobs)
+/* `form`: a JSON object whose members are passed on, or "". */
+static char *intake_args(const mg_jobs *jobs, const char *form)
 {
-    char *text = malloc(64);
+    size_t room = strlen(form) + 64;
+    char *text = malloc(room);
     if (!text)
         abort();
-    snprintf(text, 64, "{\"max_seconds\":%.17g}", jobs->config.max_seconds);
+    int size = snprintf(text, room, "{\"max_seconds\":%.17g", jobs->config.max_seconds);
+    snprintf(text + size, room - (size_t)size, "%s%s", *form ? "," : "}", *form ? form + 1 : "");
     return text;
 }
 
@@ -396,11 +412,12 @@ static void on_body(void *ctx, const struct mg_store_result *result)
         end_pending(pending);
         return;
     }
-    char *args = intake_args(jobs);
+    const char *type = result->text ? result->text : "", *form = strchr(type, '{');
+    char *args = intake_args(jobs, form ? form : "");
     const struct mg_intake_question question = {.kind = MG_INTAKE_SUBMIT,
                                                 .body_fd = fd,
                                                 .body_size = result->blob.size,
-                                                .gzip = result->text && strstr(result->text, "gzip"),
+                                                .gzip = strncmp(type, "application/json+gzip", 21) == 0,
                                                 .args = args};
     pending->intake = mg_intake_ask(jobs->config.intake, &question, on_read, pending);
     free(args);
@@ -458,7 +475,7 @@ static struct mg_call *new_submission(mg_jobs *jobs, const struct mg_submission 
 
 static mg_ticket ask_intake(struct mg_call *call, enum mg_intake_kind kind, mg_reply_cb done, void *context)
 {
-    char *args = intake_args(call->jobs);
+    char *args = intake_args(call->jobs, call->submission.form);
     const struct mg_intake_question question = {.kind = kind,
                                                 .body_fd = call->submission.body_fd,
                                                 .body_size = call->submission.body_size,

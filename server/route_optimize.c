@@ -1,7 +1,12 @@
 /* POST /optimize and /estimate: the body goes to intake as it came. */
+#include <stdlib.h>
+#include <string.h>
+
 #include "server/http.h"
 #include "server/jobs.h"
 #include "server/routes.h"
+
+enum { MAX_FORM = 12000 };
 
 static bool check_room(struct mg_request *req)
 {
@@ -28,6 +33,12 @@ static bool begin(struct mg_request *req, struct mg_submission *submission)
         return false;
     submission->owner = "";
     submission->request_id = mg_request_id(req);
+    submission->form = mg_request_form(req);
+    if (!submission->form || strlen(submission->form) > MAX_FORM) {
+        mg_reply_problem(req, "bad-parameter", NULL, "the query string is too long");
+        free(submission->form);
+        return false;
+    }
     submission->body_fd = mg_request_take_body(req, &submission->body_size, &submission->gzip);
     return true;
 }

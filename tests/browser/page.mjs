@@ -269,6 +269,26 @@ await checks.check("a graph file is taken", async () => {
     assert.ok(JSON.parse(await text(".asked pre")).budget.evaluations === 300);
 });
 
+await checks.check("an ONNX model is dropped, and says which sizes it wants", async () => {
+    await open("#/new");
+    await page.check("input[name=source][value=graph]");
+    await page.setInputFiles("#graph-file", new URL("../data/onnx/gesture_keypoint_classifier.onnx", import.meta.url).pathname);
+    await page.waitForSelector(".drop.filled");
+    await page.uncheck("input[name=train]");
+    await page.check("input[name=unit][value=evaluations]");
+    await page.fill("[name=budget]", "50");
+    const known = complaints.length;
+    await page.click("#start");
+    await page.waitForSelector("text=give sizes for these symbols: batch");
+    await page.waitForSelector(".field.wrong [name=symbols]");
+    assert.ok(complaints.splice(known).every((line) => /status of 422/.test(line)));
+    await page.fill("[name=symbols]", "batch=512");
+    await page.click("#start");
+    await state("succeeded");
+    assert.match(await text("h1"), /gesture_keypoint_classifier/);
+    assert.deepEqual((await api(`/jobs/${page.url().slice(-12)}/request`)).symbols, {batch: 512});
+});
+
 await checks.check("a long run is stopped, repeated and deleted", async () => {
     const first = await submit("bert-base", {batch: 8}, {seconds: 300});
     await state("running");

@@ -1,12 +1,12 @@
 """ONNX models through the command line: import, optimize, run, refusals; figures of ONNX Runtime."""
-import glob
+import gzip
 import json
 import os
 import subprocess
 import tempfile
 
-from libe2e import MAGISD, Tests
-from libonnx import BOOL, INT64, field, function, graph, mlp, model, node, tensor, value
+from libe2e import Daemon, MAGISD, Tests
+from libonnx import BOOL, field, function, graph, mlp, model, node, tensor, value
 
 DATA = os.path.join(os.path.dirname(__file__), "..", "data", "onnx")
 home = tempfile.mkdtemp(prefix="magisd-onnx-", dir=os.environ.get("MAGIS_TMP"))
@@ -132,6 +132,61 @@ def test_refusals(t):
         t.check(name, answer.returncode in (2, 4) and words in answer.stderr, answer)
 
 
+def multipart(parts, boundary="x1y2"):
+    body = b"".join(b"--%s\r\nContent-Disposition: form-data; name=\"%s\"; filename=\"name=f\"\r\nContent-Type: text/plain\r\n\r\n%s\r\n"
+                    % (boundary.encode(), name.encode(), data) for name, data in parts)
+    return body + b"--%s--\r\n" % boundary.encode(), "multipart/form-data; boundary=" + boundary
+
+
+def test_post(t):
+    """Models over HTTP: raw, compressed, as a form; members of the request in the query."""
+    daemon = Daemon("--intakes", "1")
+    try:
+        model_file = mlp()
+        query = "?symbols.batch=2048&limit.memory_ratio=0.9&budget.evaluations=40&labels.branch=7&training.loss=mse&wait=60"
+        answer = daemon.request("POST", "/optimize" + query, model_file, {"Content-Type": "application/onnx"}, timeout=90)
+        job = answer.json
+        t.check("raw", answer.status == 200 and job["state"] == "succeeded", answer.text)
+        request = daemon.get("/jobs/%s/request" % job["id"]).json
+        t.equal("members from the query", (request["symbols"], request["limit"]["memory_ratio"], request["labels"],
+                                           request["training"]["loss"]), ({"batch": 2048}, 0.9, {"branch": "7"}, "mse"))
+        for name, headers, body in (
+                ("octets", {"Content-Type": "application/octet-stream"}, model_file),
+                ("gzip", {"Content-Type": "application/onnx", "Content-Encoding": "gzip"}, gzip.compress(model_file))):
+            answer = daemon.request("POST", "/estimate?symbols.batch=2048", body, headers)
+            t.check(name, answer.status == 200 and answer.json["graph"]["operators"] == 3, answer.text)
+        wish = json.dumps({"symbols": {"batch": 2048}, "training": {"loss": "sum"}}).encode()
+        body, kind = multipart([("request", wish), ("graph", model_file)])
+        answer = daemon.request("POST", "/estimate", body, {"Content-Type": kind})
+        t.check("form", answer.status == 200 and answer.json["graph"]["operators"] > 5, answer.text)
+        native = run("import", path("mlp.onnx", model_file), "--symbols", "batch=2048").stdout.encode()
+        body, kind = multipart([("graph", native)])
+        other = daemon.request("POST", "/estimate", body, {"Content-Type": kind})
+        t.check("form with a JSON graph", other.status == 200 and other.json["graph"]["operators"] == 3, other.text)
+        for name, target, body, headers, status, words in (
+                ("open symbols", "/estimate", model_file, {"Content-Type": "application/onnx"}, 422, "batch"),
+                ("unknown member", "/estimate?nonsense=1", model_file, {"Content-Type": "application/onnx"}, 422, "nonsense"),
+                ("unknown parameter of JSON", "/estimate?nonsense=1", b"{}", {}, 400, "nonsense"),
+                ("no model", "/estimate", b"\x7fELF" + bytes(60), {"Content-Type": "application/onnx"}, 422, "no ONNX"),
+                ("no gzip", "/estimate", model_file, {"Content-Type": "application/onnx", "Content-Encoding": "gzip"}, 422, "damaged"),
+                ("a bomb", "/estimate", gzip.compress(field(20, bytes(64 << 20)), 9),
+                 {"Content-Type": "application/onnx", "Content-Encoding": "gzip"}, 422, "damaged"),
+                ("a picture", "/estimate", b"x", {"Content-Type": "image/png"}, 415, "application/onnx"),
+                ("form without a graph", "/estimate", *multipart([("request", b"{}")]), 422, "graph"),
+                ("form with another part", "/estimate", *multipart([("model", b"{}")]), 422, "model"),
+                ("form cut off", "/estimate", multipart([("graph", model_file)])[0][:-40], {"Content-Type": "multipart/form-data; boundary=x1y2"}, 422, "graph"),
+                ("form without a boundary", "/estimate", b"--x", {"Content-Type": "multipart/form-data"}, 422, "boundary")):
+            headers = {"Content-Type": headers} if isinstance(headers, str) else headers
+            answer = daemon.request("POST", target, body, headers)
+            t.check(name, answer.status == status and words in answer.text, (answer.status, answer.text))
+        unknown = model(graph([node("Fancy", ["x"], ["y"], domain="com.example")], [value("x", [4])], [value("y", [4])]))
+        answer = daemon.request("POST", "/estimate", unknown, {"Content-Type": "application/onnx"})
+        t.check("opaque operators are listed", answer.status == 200 and answer.json["unsupported"] ==
+                [{"operator": "com.example.Fancy", "count": 1}], answer.text)
+    finally:
+        daemon.close()
+
+
 def close(a, b, scale):
     return a is not None and b is not None and abs(a - b) <= 2e-4 * scale
 
@@ -164,5 +219,5 @@ def test_models(t):
 
 
 tests = Tests()
-tests.run(test_round, test_numbers, test_symbols, test_forms, test_refusals, test_models)
+tests.run(test_round, test_numbers, test_symbols, test_forms, test_refusals, test_models, test_post)
 tests.end()

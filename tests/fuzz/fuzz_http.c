@@ -93,6 +93,7 @@ UNKNOWN(mg_jobs_patch, TEXT(id), TEXT(json), UNUSED size_t size)
 mg_ticket mg_jobs_submit(mg_jobs *jobs, const struct mg_submission *submission, mg_reply_cb done, void *context)
 {
     close(submission->body_fd);
+    free(submission->form);
     return remember(jobs, done, context);
 }
 mg_ticket mg_jobs_estimate(mg_jobs *jobs, const struct mg_submission *submission, mg_reply_cb done, void *context)

@@ -3,7 +3,7 @@ import {api, Problem, send} from "./api.js";
 import {fill, h, toast} from "./dom.js";
 import {bytes, plural, time} from "./format.js";
 import {asProblem, problemCard} from "./problem.js";
-import {readRequest} from "./request.js";
+import {packRequest, readRequest} from "./request.js";
 import {groupHot} from "./words.js";
 
 const LOSSES = [["squared", "sum of squares"], ["mse", "mean squared error"], ["cross_entropy", "cross entropy"],
@@ -60,13 +60,23 @@ function zooPart(networks, chosen) {
 }
 
 function filePart(form) {
-    const about = h("p", {class: "faint"}, "A graph in the format magis-graph/1, as JSON.");
-    const input = h("input", {type: "file", id: "graph-file", accept: ".json,application/json", onchange: () => take(input.files[0])});
+    const about = h("p", {class: "faint"}, "An ONNX model, or a graph in the format magis-graph/1 as JSON.");
+    const symbols = field("Sizes of symbols", h("input", {name: "symbols", autocomplete: "off", placeholder: "batch=32, seq=128"}),
+        "What the model leaves open; the answer names what is missing", "/symbols");
+    const input = h("input", {type: "file", id: "graph-file", accept: ".onnx,.json,application/json", onchange: () => take(input.files[0])});
+    symbols.hidden = true;
     const zone = h("label", {class: "drop", for: "graph-file", "data-pointer": "/graph"},
-        h("strong", null, "Drop a graph here"), h("span", null, "or choose a file"), input, about);
+        h("strong", null, "Drop a model or graph here"), h("span", null, "or choose a file"), input, about);
     async function take(file) {
         if (!file)
             return;
+        symbols.hidden = /\.json$/i.test(file.name) || (await file.slice(0, 1).text()) === "{";
+        if (!symbols.hidden) {
+            form.graph = {file, name: file.name};
+            about.textContent = `${file.name}: ${bytes(file.size)}, read by the daemon`;
+            zone.classList.add("filled");
+            return;
+        }
         try {
             const graph = JSON.parse(await file.text());
             form.graph = {text: graph, name: file.name};
@@ -85,7 +95,7 @@ function filePart(form) {
         zone.classList.remove("over");
         take(event.dataTransfer.files[0]);
     });
-    return h("div", {class: "stack", id: "from-file", hidden: true}, zone);
+    return h("div", {class: "stack", id: "from-file", hidden: true}, zone, symbols);
 }
 
 function networkCard(networks, chosen, form) {
@@ -100,7 +110,7 @@ function networkCard(networks, chosen, form) {
         field("Optimizer", h("select", {name: "optimizer"}, options(OPTIMIZERS, "sgd")), null, "/training/optimizer"));
     const trains = h("input", {type: "checkbox", name: "train", checked: true, onchange: () => { training.hidden = !trains.checked; }});
     return h("fieldset", {class: "card"}, h("legend", null, "Network"),
-        h("div", {class: "choices"}, radio("source", "zoo", "Built-in network", true, pick), radio("source", "graph", "A graph file", false, pick)),
+        h("div", {class: "choices"}, radio("source", "zoo", "Built-in network", true, pick), radio("source", "graph", "A model or graph file", false, pick)),
         zoo, file,
         h("label", {class: "choice"}, trains, h("span", null, "Derive the training step (loss, gradients, update)")), training);
 }
@@ -219,14 +229,14 @@ export function showForm(main, query) {
     }
 
     async function submit(request) {
-        const response = await send("/optimize", {method: "POST", json: request, signal: gone.signal});
+        const response = await send("/optimize", {method: "POST", ...packRequest(form, request), signal: gone.signal});
         const job = await response.json();
         toast("Submitted");
         location.hash = `#/jobs/${job.id}`;
     }
 
     async function estimate(request) {
-        const answer = await api("/estimate", {method: "POST", json: request, signal: gone.signal});
+        const answer = await api("/estimate", {method: "POST", ...packRequest(form, request), signal: gone.signal});
         fill(result, estimateCard(answer));
     }
 

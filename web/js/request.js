@@ -18,8 +18,31 @@ function sourceOf(form, data) {
         return {zoo: zooOf(form, data)};
     if (!form.graph)
         throw new Problem(422, {title: "A graph is missing", detail: "No graph file was chosen.", pointer: "/graph",
-            hint: "Drop a JSON graph on the field, or take a built-in network."});
-    return {graph: form.graph.text};
+            hint: "Drop an ONNX model or a JSON graph on the field, or take a built-in network."});
+    return form.graph.file ? symbolsOf(data) : {graph: form.graph.text};
+}
+
+// "batch=32, seq=128"
+function symbolsOf(data) {
+    const text = data.get("symbols")?.trim();
+    if (!text)
+        return {};
+    const pairs = text.split(/[,\s]+/).map((pair) => pair.split("="));
+    const wrong = pairs.find(([name, size]) => !name || !/^\d+$/.test(size ?? ""));
+    if (wrong)
+        throw new Problem(422, {title: "A size is wrong", detail: `"${wrong.join("=")}" is no name=size.`, pointer: "/symbols"});
+    return {symbols: Object.fromEntries(pairs.map(([name, size]) => [name, Number(size)]))};
+}
+
+// How a request goes out: a model's file travels beside it.
+export function packRequest(form, request) {
+    const file = new FormData(form).get("source") === "graph" ? form.graph?.file : null;
+    if (!file)
+        return {json: request};
+    const body = new FormData();
+    body.append("request", JSON.stringify(request));
+    body.append("graph", file);
+    return {body};
 }
 
 function limitOf(data) {
@@ -51,7 +74,7 @@ export function readRequest(form) {
     const techniques = techniquesOf(form);
     if (techniques)
         request.techniques = techniques;
-    const name = data.get("name")?.trim() || (request.graph ? form.graph.name.replace(/\.json$/, "") : "");
+    const name = data.get("name")?.trim() || (request.zoo ? "" : form.graph.name.replace(/\.(json|onnx)$/, ""));
     if (name)
         request.name = name;
     if (data.get("exact"))
