@@ -337,7 +337,7 @@ void onnx_rule_resize(struct onnx_call *c, int upsample)
                             mg_onnx_text(c, "nearest_mode", "round_prefer_floor"));
     else if (r.in->rank < 3 || r.in->rank > 5 || r.size[0] != r.in->dim[0] || r.size[1] != r.in->dim[1])
         mg_onnx_unsupported(c, "of other than 1 to 3 spatial dimensions");
-    else if (!r.exact && strcmp(coordinates, "align_corners") != 0)
+    else if (!r.exact)
         mg_onnx_unsupported(c, "scales that give no whole sizes");
     mg_value x = mg_onnx_in(c, 0);
     mg_onnx_last(c);
