@@ -3,15 +3,16 @@
  * The arena is an array of slots, one for each `unit` bytes, where unit is the common divisor of the
  * dtypes' sizes; an element of size s fills s / unit slots: the first holds the number, the others
  * NaN. So byte offsets and sizes are taken at their word and any overlap of live storages destroys
- * numbers. Every instance knows which box of its value it holds and where; a reader computes the box
- * it needs from the parts of the regions around it and finds it inside the instance's box. */
+ * numbers. Guards stand before and after the arena and must be untouched at the end. Every instance knows which box of
+ * its value it holds and where; a reader computes the box it needs from the parts of the regions around it and finds it
+ * inside the instance's box. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "exec/exec_priv.h"
 
-enum { MAX_REGION_DEPTH = 16 };
+enum { MAX_REGION_DEPTH = 16, GUARD_SLOTS = 64 };
 
 /* A box of a value: where it begins in the whole value, and its extents. */
 struct box {
@@ -774,6 +775,24 @@ static enum mg_code collect_results(struct runner *run, double **results)
     return MG_OK;
 }
 
+/* The arena's slots, poisoned, between two guards. */
+static void make_arena(struct runner *run)
+{
+    double *all = MG_NEW_ARRAY(run->arena, double, run->slot_count + 2 * GUARD_SLOTS);
+    for (uint64_t s = 0; s < run->slot_count + 2 * GUARD_SLOTS; s++)
+        all[s] = s < GUARD_SLOTS || s >= run->slot_count + GUARD_SLOTS ? (double)s : NAN;
+    run->slots = all + GUARD_SLOTS;
+}
+
+static enum mg_code check_guards(const struct runner *run)
+{
+    const double *before = run->slots - GUARD_SLOTS, *after = run->slots + run->slot_count;
+    for (uint64_t s = 0; s < GUARD_SLOTS; s++)
+        if (before[s] != (double)s || after[s] != (double)(s + run->slot_count + GUARD_SLOTS))
+            return mg_fail(run->err, MG_ERR_REJECTED, "", "the plan writes outside of its arena");
+    return MG_OK;
+}
+
 enum mg_code mg_exec_plan(const struct mg_graph *original, const struct mg_plan *plan, uint64_t seed,
                           double *const *given, double **results, struct mg_arena *arena, struct mg_error *err)
 {
@@ -781,9 +800,7 @@ enum mg_code mg_exec_plan(const struct mg_graph *original, const struct mg_plan 
     struct runner run = {.original = original, .g = g, .plan = plan, .seed = seed, .arena = arena, .err = err};
     run.unit = common_size(g);
     run.slot_count = plan->figures.arena_bytes / run.unit;
-    run.slots = MG_NEW_ARRAY(arena, double, run.slot_count);
-    for (uint64_t s = 0; s < run.slot_count; s++)
-        run.slots[s] = NAN;
+    make_arena(&run);
     run.holdings = MG_NEW_ARRAY(arena, struct holding, plan->instance_count);
     run.host = MG_NEW_ARRAY(arena, struct host_copy, g->value_count);
     index_members(&run);
@@ -791,6 +808,8 @@ enum mg_code mg_exec_plan(const struct mg_graph *original, const struct mg_plan 
     enum mg_code code = place_given(&run, given_by_name(&run, given));
     if (!code)
         code = run_steps(&run, 0, (uint32_t)plan->step_count);
+    if (!code)
+        code = check_guards(&run);
     return code ? code : collect_results(&run, results);
 }
 

@@ -5,6 +5,10 @@
 
 #include "zoo/build.h"
 
+#define ZOO_VOCABULARY(fallback)                                                                                       \
+    {                                                                                                                  \
+        "vocabulary", fallback, "different tokens"                                                                     \
+    }
 #define ZOO_ATTENTION                                                                                                  \
     {                                                                                                                  \
         "attention", "explicit", "explicit: scores, softmax and product apart; fused: one operator (real variant)"     \

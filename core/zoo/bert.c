@@ -2,7 +2,7 @@
  * normalisation last, and the masked-token head; paper: blocks with normalisation first, nothing else. */
 #include "zoo/attention.h"
 
-enum { VOCABULARY = 30522, POSITIONS = 512 };
+enum { POSITIONS = 512 };
 static const double epsilon = 1e-12;
 
 static mg_value embed(struct net *net, int64_t batch, int64_t seq_len, int64_t hidden, mg_value *table)
@@ -10,7 +10,7 @@ static mg_value embed(struct net *net, int64_t batch, int64_t seq_len, int64_t h
     mg_value ids = net_input(net, "input_ids", MG_DTYPE_I64, DIMS(batch, seq_len));
     mg_value types = net_input(net, "token_type_ids", MG_DTYPE_I64, DIMS(batch, seq_len));
     const char *outer = net_enter(net, "embeddings");
-    mg_value x = net_embedding(net, "word", ids, VOCABULARY, hidden, table);
+    mg_value x = net_embedding(net, "word", ids, net_option(net, "vocabulary", 1, 1 << 24), hidden, table);
     x = net_binary(net, "add1", MG_OP_ADD, x, net_embedding(net, "token_type", types, 2, hidden, NULL));
     x = net_binary(net, "add2", MG_OP_ADD, x, net_positions(net, "position", POSITIONS, seq_len, hidden));
     x = net_dropout(net, "dropout", net_layer_norm(net, "norm", x, epsilon));
@@ -63,8 +63,8 @@ static void build_bert(struct net *net, const void *context)
 
 #define BERT(name, title, layers, hidden, heads)                                                                       \
     ZOO_NETWORK(name, title, build_bert, NULL, ZOO_BATCH("32"), ZOO_SEQ_LEN("512"), {"layers", layers, "blocks"},      \
-                {"hidden", hidden, "features of a token"}, {"heads", heads, "attention heads"}, ZOO_DROPOUT("0.1"),    \
-                ZOO_ATTENTION, ZOO_COMMON("f32"))
+                {"hidden", hidden, "features of a token"}, {"heads", heads, "attention heads"},                        \
+                ZOO_VOCABULARY("30522"), ZOO_DROPOUT("0.1"), ZOO_ATTENTION, ZOO_COMMON("f32"))
 
 static const struct zoo_network networks[] = {
     BERT("bert-tiny", "BERT tiny", "2", "128", "2"),   BERT("bert-mini", "BERT mini", "4", "256", "4"),

@@ -64,6 +64,12 @@ double net_option_real(struct net *net, const char *name, double lowest, double 
     return value;
 }
 
+int64_t net_channels(struct net *net, int64_t published)
+{
+    int64_t channels = (int64_t)((double)published * net_option_real(net, "width", 0.001, 100) + 0.5);
+    return channels > 1 ? channels : 1;
+}
+
 /* ---- modules ---- */
 
 const char *net_enter(struct net *net, const char *fmt, ...)

@@ -43,6 +43,10 @@ extern const struct zoo_family zoo_resnet, zoo_bert, zoo_gpt, zoo_llama, zoo_vit
     {                                                                                                                  \
         "image", fallback, "height and width of the images"                                                            \
     }
+#define ZOO_WIDTH                                                                                                      \
+    {                                                                                                                  \
+        "width", "1", "channels relative to the published ones"                                                        \
+    }
 #define ZOO_SEQ_LEN(fallback)                                                                                          \
     {                                                                                                                  \
         "seq_len", fallback, "tokens in a sequence"                                                                    \
@@ -80,6 +84,8 @@ struct net {
 int64_t net_option(struct net *net, const char *name, int64_t lowest, int64_t highest);
 double net_option_real(struct net *net, const char *name, double lowest, double highest);
 const char *net_option_text(struct net *net, const char *name);
+/* That many channels, times the option `width` (ZOO_WIDTH), at least 1. */
+int64_t net_channels(struct net *net, int64_t published);
 void net_fail(struct net *net, const char *pointer, const char *fmt, ...) MG_PRINTF(3, 4);
 
 /* ---- modules: everything between enter and leave has this dotted path ---- */

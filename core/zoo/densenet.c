@@ -38,17 +38,19 @@ static mg_value dense_block(struct net *net, mg_value x, int64_t layers, int64_t
 static mg_value transition(struct net *net, mg_value x)
 {
     int64_t channels = net_dim(net, x, 1);
-    x = net_conv(net, "conv", norm_relu(net, "", x), (struct conv){.filters = channels / 2, .kernel = 1});
+    x = net_conv(net, "conv", norm_relu(net, "", x),
+                 (struct conv){.filters = channels > 1 ? channels / 2 : 1, .kernel = 1});
     return net_avg_pool(net, "pool", x, (struct pool){2, 2, 0});
 }
 
 static mg_value features_of(struct net *net, mg_value x, const struct densenet *config)
 {
-    x = net_conv_bn_relu(net, "0", x, (struct conv){.filters = config->stem, .kernel = 7, .stride = 2, .pad = 3});
+    x = net_conv_bn_relu(net, "0", x,
+                         (struct conv){.filters = net_channels(net, config->stem), .kernel = 7, .stride = 2, .pad = 3});
     x = net_pool(net, "pool0", x, (struct pool){3, 2, 1});
     for (int i = 0; i < 4; i++) {
         const char *outer = net_enter(net, "denseblock%d", i + 1);
-        x = dense_block(net, x, config->layers[i], config->growth);
+        x = dense_block(net, x, config->layers[i], net_channels(net, config->growth));
         net_leave(net, outer);
         if (i == 3)
             break;
@@ -72,7 +74,7 @@ static void build_densenet(struct net *net, const void *context)
 
 #define DENSENET(name, title, ...)                                                                                     \
     ZOO_NETWORK(name, title, build_densenet, (&(const struct densenet)__VA_ARGS__), ZOO_BATCH("64"), ZOO_IMAGE("224"), \
-                ZOO_CLASSES("1000"), ZOO_COMMON("f32"))
+                ZOO_CLASSES("1000"), ZOO_WIDTH, ZOO_COMMON("f32"))
 
 static const struct zoo_network networks[] = {
     DENSENET("densenet121", "DenseNet-121", {32, 64, {6, 12, 24, 16}}),

@@ -7,13 +7,11 @@ struct gpt {
     bool gated, qkv_bias, unscaled;
 };
 
-enum { VOCABULARY = 50257 };
-
 static mg_value embed(struct net *net, const struct gpt *config, int64_t batch, int64_t seq_len, int64_t hidden,
                       mg_value *table)
 {
     mg_value ids = net_input(net, "input_ids", MG_DTYPE_I64, DIMS(batch, seq_len));
-    mg_value x = net_embedding(net, "wte", ids, VOCABULARY, hidden, table);
+    mg_value x = net_embedding(net, "wte", ids, net_option(net, "vocabulary", 1, 1 << 24), hidden, table);
     if (config->positions)
         x = net_binary(net, "add", MG_OP_ADD, x, net_positions(net, "wpe", config->positions, seq_len, hidden));
     return net_dropout(net, "dropout", x);
@@ -60,7 +58,8 @@ static void build_gpt(struct net *net, const void *context)
 #define GPT(name, title, layers, hidden, heads, ...)                                                                   \
     ZOO_NETWORK(name, title, build_gpt, (&(const struct gpt)__VA_ARGS__), ZOO_BATCH("32"), ZOO_SEQ_LEN("512"),         \
                 {"layers", layers, "blocks"}, {"hidden", hidden, "features of a token"},                               \
-                {"heads", heads, "attention heads"}, ZOO_DROPOUT("0"), ZOO_ATTENTION, ZOO_COMMON("bf16"))
+                {"heads", heads, "attention heads"}, ZOO_VOCABULARY("50257"), ZOO_DROPOUT("0"), ZOO_ATTENTION,         \
+                ZOO_COMMON("bf16"))
 
 static const struct zoo_network networks[] = {
     GPT("gpt-neo-125m", "GPT-Neo 125M", "12", "768", "12", {2048, false, false, true}),

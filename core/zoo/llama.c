@@ -76,8 +76,8 @@ static void build_llama(struct net *net, const void *context)
     ZOO_NETWORK(name, title, build_llama, NULL, ZOO_BATCH(batch), ZOO_SEQ_LEN(seq_len), {"layers", layers, "blocks"},  \
                 {"hidden", hidden, "features of a token"}, {"heads", heads, "attention heads"},                        \
                 {"kv_heads", kv_heads, "heads of keys and values; a divisor of heads"},                                \
-                {"ffn", ffn, "features inside the feed-forward layers"},                                               \
-                {"vocabulary", vocabulary, "different tokens"}, ZOO_ATTENTION, ZOO_COMMON("bf16"))
+                {"ffn", ffn, "features inside the feed-forward layers"}, ZOO_VOCABULARY(vocabulary), ZOO_ATTENTION,    \
+                ZOO_COMMON("bf16"))
 
 static const struct zoo_network networks[] = {
     LLAMA("llama-tiny", "Llama-like decoder, 15M parameters", "32", "256", "6", "288", "6", "2", "768", "32000"),

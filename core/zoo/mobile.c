@@ -67,10 +67,11 @@ static mg_value excite(struct net *net, mg_value x, int64_t squeezed, const stru
     return x;
 }
 
-static mg_value block(struct net *net, mg_value x, const struct family *family, const struct stage *s, int64_t filters,
+static mg_value block(struct net *net, mg_value x, const struct family *family, const struct stage *s, double width,
                       int64_t stride)
 {
-    int64_t in = net_dim(net, x, 1), wide = family->absolute ? s->expand : in * s->expand;
+    int64_t in = net_dim(net, x, 1), wide = family->absolute ? eighths((double)s->expand * width) : in * s->expand;
+    int64_t filters = eighths((double)s->filters * width);
     int64_t squeezed = family->gate == MG_OP_HARD_SIGMOID ? eighths((double)wide / 4) : in > 4 ? in / 4 : 1;
     mg_value y = x;
     if (wide != in)
@@ -85,7 +86,7 @@ static mg_value block(struct net *net, mg_value x, const struct family *family, 
 
 /* ---- whole networks ---- */
 
-static mg_value classify(struct net *net, mg_value x, const struct family *family, int64_t classes)
+static mg_value classify(struct net *net, mg_value x, const struct family *family, double width, int64_t classes)
 {
     struct mg_attr axis = net_int(MG_ATTR_AXIS, 1);
     if (!net->real)
@@ -94,7 +95,7 @@ static mg_value classify(struct net *net, mg_value x, const struct family *famil
     x = net_apply(net, "flatten", MG_OP_FLATTEN, 1, &x, 1, &axis, 1, NULL);
     const char *outer = net_enter(net, "classifier");
     if (family->hidden) {
-        x = net_linear(net, "0", x, family->hidden, true);
+        x = net_linear(net, "0", x, eighths((double)family->hidden * width), true);
         x = activate(net, "1", x, family->activation);
     }
     x = net_linear(net, "3", net_dropout(net, "2", x), classes, true);
@@ -107,6 +108,7 @@ static void build_scaled(struct net *net, const struct family *family, double wi
 {
     int64_t batch = net_option(net, "batch", 1, 1 << 20), image = net_option(net, "image", 1, 1 << 14), index = 1;
     int64_t classes = net_option(net, "classes", 1, 1 << 24);
+    width *= net_option_real(net, "width", 0.001, 100);
     mg_value x = net_input(net, "x", net->dtype, DIMS(batch, 3, image, image));
     struct conv stem = {.filters = eighths((double)family->stem * width), .kernel = 3, .stride = 2, .pad = 1};
     const char *outer = net_enter(net, "features");
@@ -116,15 +118,16 @@ static void build_scaled(struct net *net, const struct family *family, double wi
         int64_t repeats = (int64_t)ceil((double)stage->repeats * depth);
         for (int64_t i = 0; i < repeats; i++, index++) {
             const char *inner = net_enter(net, "%d", (int)index);
-            x = block(net, x, family, stage, eighths((double)stage->filters * width), i ? 1 : stage->stride);
+            x = block(net, x, family, stage, width, i ? 1 : stage->stride);
             net_leave(net, inner);
         }
     }
-    int64_t head = family->absolute ? family->head : family->head * eighths((double)family->stage[6].filters * width);
+    int64_t head = family->absolute ? eighths((double)family->head * width)
+                                    : family->head * eighths((double)family->stage[6].filters * width);
     x = filter(net, mg_arena_printf(net->arena, "%d", (int)index), x, (struct conv){.filters = head, .kernel = 1},
                family->activation);
     net_leave(net, outer);
-    net_output(net, classify(net, x, family, classes));
+    net_output(net, classify(net, x, family, width, classes));
 }
 
 static void build_mobile(struct net *net, const void *context)
@@ -214,7 +217,7 @@ static void build_efficient(struct net *net, const void *context)
 }
 
 #define MOBILE(name, title, image, dropout, build, config)                                                             \
-    ZOO_NETWORK(name, title, build, config, ZOO_BATCH("64"), ZOO_IMAGE(image), ZOO_CLASSES("1000"),                    \
+    ZOO_NETWORK(name, title, build, config, ZOO_BATCH("64"), ZOO_IMAGE(image), ZOO_CLASSES("1000"), ZOO_WIDTH,         \
                 ZOO_DROPOUT(dropout), ZOO_COMMON("f32"))
 #define EFFICIENT(n, image, dropout, ...)                                                                              \
     MOBILE("efficientnet-" n, "EfficientNet " n, image, dropout, build_efficient, (&(const struct scaling)__VA_ARGS__))

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { VOCABULARY = 50257, POSITIONS = 1024 };
+enum { POSITIONS = 1024 };
 
 struct mixture {
     int64_t experts, capacity, ffn;
@@ -192,7 +192,7 @@ static struct mixture read_mixture(struct net *net, int64_t seq_len, int64_t hid
 static mg_value embed(struct net *net, int64_t batch, int64_t seq_len, int64_t hidden, mg_value *table)
 {
     mg_value ids = net_input(net, "input_ids", MG_DTYPE_I64, DIMS(batch, seq_len));
-    mg_value x = net_embedding(net, "wte", ids, VOCABULARY, hidden, table);
+    mg_value x = net_embedding(net, "wte", ids, net_option(net, "vocabulary", 1, 1 << 24), hidden, table);
     x = net_binary(net, "add", MG_OP_ADD, x, net_positions(net, "wpe", POSITIONS, seq_len, hidden));
     return net_dropout(net, "dropout", x);
 }
@@ -232,7 +232,7 @@ static const struct zoo_network networks[] = {
                 {"heads", "12", "attention heads"}, {"experts", "8", "feed-forward networks to choose from"},
                 {"every", "2", "every how manyth block has experts"},
                 {"capacity", "1.25", "tokens of a sequence that an expert takes, relative to an even share"},
-                {"dispatch", "onehot", "how tokens are moved: onehot (by products) or index"}, ZOO_DROPOUT("0"),
-                ZOO_ATTENTION, ZOO_COMMON("bf16")),
+                {"dispatch", "onehot", "how tokens are moved: onehot (by products) or index"}, ZOO_VOCABULARY("50257"),
+                ZOO_DROPOUT("0"), ZOO_ATTENTION, ZOO_COMMON("bf16")),
 };
 ZOO_FAMILY(moe);

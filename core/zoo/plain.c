@@ -28,7 +28,8 @@ static mg_value vgg_features(struct net *net, mg_value x)
             x = net_pool(net, name, x, (struct pool){2, 2, 0});
             continue;
         }
-        x = net_conv(net, name, x, (struct conv){.filters = layout[i], .kernel = 3, .pad = 1, .bias = true});
+        x = net_conv(net, name, x,
+                     (struct conv){.filters = net_channels(net, layout[i]), .kernel = 3, .pad = 1, .bias = true});
         x = net_unary(net, mg_arena_printf(net->arena, "%d", index++), MG_OP_RELU, x);
     }
     net_leave(net, outer);
@@ -39,13 +40,13 @@ static void build_vgg(struct net *net, const void *context)
 {
     (void)context;
     int64_t batch = net_option(net, "batch", 1, 1 << 20), image = net_option(net, "image", 32, 1 << 14);
-    int64_t classes = net_option(net, "classes", 1, 1 << 24);
+    int64_t classes = net_option(net, "classes", 1, 1 << 24), hidden = net_channels(net, 4096);
     mg_value x = vgg_features(net, net_input(net, "x", net->dtype, DIMS(batch, 3, image, image)));
     struct mg_attr axis = net_int(MG_ATTR_AXIS, 1);
     x = net_apply(net, "flatten", MG_OP_FLATTEN, 1, &x, 1, &axis, 1, NULL);
     const char *outer = net_enter(net, "classifier");
-    x = net_unary(net, "1", MG_OP_RELU, net_linear(net, "0", x, 4096, true));
-    x = net_linear(net, "3", net_dropout(net, "2", x), 4096, true);
+    x = net_unary(net, "1", MG_OP_RELU, net_linear(net, "0", x, hidden, true));
+    x = net_linear(net, "3", net_dropout(net, "2", x), hidden, true);
     x = net_unary(net, "4", MG_OP_RELU, x);
     x = net_linear(net, "6", net_dropout(net, "5", x), classes, true);
     net_leave(net, outer);
@@ -56,7 +57,7 @@ static const struct zoo_network networks[] = {
     ZOO_NETWORK("mlp", "Multilayer perceptron", build_mlp, NULL, ZOO_BATCH("64"), {"in", "784", "input features"},
                 {"hidden", "512", "features of the hidden layers"}, {"layers", "3", "linear layers"}, ZOO_CLASSES("10"),
                 ZOO_COMMON("f32")),
-    ZOO_NETWORK("vgg16", "VGG-16", build_vgg, NULL, ZOO_BATCH("64"), ZOO_IMAGE("224"), ZOO_CLASSES("1000"),
+    ZOO_NETWORK("vgg16", "VGG-16", build_vgg, NULL, ZOO_BATCH("64"), ZOO_IMAGE("224"), ZOO_CLASSES("1000"), ZOO_WIDTH,
                 ZOO_DROPOUT("0.5"), ZOO_COMMON("f32")),
 };
 ZOO_FAMILY(plain);

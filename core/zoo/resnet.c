@@ -44,7 +44,7 @@ static mg_value bottleneck_block(struct net *net, mg_value x, int64_t planes, in
 static mg_value stage(struct net *net, mg_value x, const struct resnet *config, int index)
 {
     const char *outer = net_enter(net, "layer%d", index + 1);
-    int64_t planes = (int64_t)64 << index;
+    int64_t planes = net_channels(net, (int64_t)64 << index);
     for (int64_t i = 0; i < config->blocks[index]; i++) {
         const char *layer = net_enter(net, "%d", (int)i);
         int64_t stride = i == 0 && index > 0 ? 2 : 1;
@@ -61,7 +61,8 @@ static void build_resnet(struct net *net, const void *context)
     int64_t batch = net_option(net, "batch", 1, 1 << 20), image = net_option(net, "image", 1, 1 << 14);
     int64_t classes = net_option(net, "classes", 1, 1 << 24);
     mg_value x = net_input(net, "x", net->dtype, DIMS(batch, 3, image, image));
-    x = net_conv_bn_relu(net, "1", x, (struct conv){.filters = 64, .kernel = 7, .stride = 2, .pad = 3});
+    x = net_conv_bn_relu(net, "1", x,
+                         (struct conv){.filters = net_channels(net, 64), .kernel = 7, .stride = 2, .pad = 3});
     x = net_pool(net, "pool", x, (struct pool){3, 2, 1});
     for (int i = 0; i < 4; i++)
         x = stage(net, x, context, i);
@@ -80,7 +81,7 @@ static void build_deep(struct net *net, const void *context)
 
 #define RESNET(name, title, ...)                                                                                       \
     ZOO_NETWORK(name, title, build_resnet, (&(const struct resnet)__VA_ARGS__), ZOO_BATCH("64"), ZOO_IMAGE("224"),     \
-                ZOO_CLASSES("1000"), ZOO_COMMON("f32"))
+                ZOO_CLASSES("1000"), ZOO_WIDTH, ZOO_COMMON("f32"))
 
 static const struct zoo_network networks[] = {
     RESNET("resnet18", "ResNet-18", {{2, 2, 2, 2}, false, 1}),
@@ -91,6 +92,6 @@ static const struct zoo_network networks[] = {
     RESNET("wide_resnet50", "Wide ResNet-50-2", {{3, 4, 6, 3}, true, 2}),
     ZOO_NETWORK("resnet-deep", "Residual network of any depth", build_deep, NULL,
                 {"layers", "1000", "convolutions and the last linear layer"}, ZOO_BATCH("32"), ZOO_IMAGE("224"),
-                ZOO_CLASSES("1000"), ZOO_COMMON("f32")),
+                ZOO_CLASSES("1000"), ZOO_WIDTH, ZOO_COMMON("f32")),
 };
 ZOO_FAMILY(resnet);

@@ -2,7 +2,12 @@
 #include "zoo/build.h"
 
 enum { LEVELS = 5 };
-static const int64_t channels[LEVELS] = {64, 128, 256, 512, 1024};
+
+static int64_t width_of(struct net *net, int level)
+{
+    static const int64_t channels[LEVELS] = {64, 128, 256, 512, 1024};
+    return net_channels(net, channels[level]);
+}
 
 static mg_value image_input(struct net *net)
 {
@@ -28,7 +33,7 @@ static mg_value down(struct net *net, mg_value x, int level)
     const char *outer = net_enter(net, "down%d", level);
     if (level > 0)
         x = net_pool(net, "pool", x, (struct pool){2, 2, 0});
-    x = double_conv(net, x, channels[level]);
+    x = double_conv(net, x, width_of(net, level));
     net_leave(net, outer);
     return x;
 }
@@ -39,11 +44,11 @@ static mg_value up(struct net *net, mg_value x, mg_value skip, int level)
     const char *outer = net_enter(net, "up%d", LEVELS - 1 - level);
     if (net->real)
         x = net_conv_transpose(net, "up", x,
-                               (struct conv){.filters = channels[level], .kernel = 2, .stride = 2, .bias = true});
+                               (struct conv){.filters = width_of(net, level), .kernel = 2, .stride = 2, .bias = true});
     else
         x = net_resize(net, "up", x, 2, "nearest");
     x = net_concat(net, "concat", 1, 2, (mg_value[]){skip, x});
-    x = double_conv(net, x, channels[level]);
+    x = double_conv(net, x, width_of(net, level));
     net_leave(net, outer);
     return x;
 }
@@ -80,7 +85,7 @@ static mg_value nested_up(struct net *net, mg_value nodes[LEVELS][LEVELS], int i
     parts[count++] = net_resize(net, "up", nodes[i][j], 2, "nearest");
     for (int t = 0; t <= j; t++)
         parts[count++] = nodes[i - 1 - j + t][t];
-    mg_value x = nested_node(net, net_concat(net, "concat", 1, count, parts), channels[i - 1 - j]);
+    mg_value x = nested_node(net, net_concat(net, "concat", 1, count, parts), width_of(net, i - 1 - j));
     net_leave(net, outer);
     return x;
 }
@@ -94,7 +99,7 @@ static void build_nested(struct net *net, const void *context)
         const char *outer = net_enter(net, "x%d_0", i);
         if (i > 0)
             x = net_pool(net, "pool", nodes[i - 1][0], (struct pool){2, 2, 0});
-        nodes[i][0] = nested_node(net, x, channels[i]);
+        nodes[i][0] = nested_node(net, x, width_of(net, i));
         net_leave(net, outer);
         for (int j = 0; j < i; j++)
             nodes[i][j + 1] = nested_up(net, nodes, i, j);
@@ -115,7 +120,7 @@ static mg_value gather_scale(struct net *net, mg_value x, int from, int to)
         x = net_pool(net, "pool", x, (struct pool){factor, factor, 0});
     else if (from > to)
         x = net_resize(net, "up", x, factor, net->real ? "linear" : "nearest");
-    x = conv3(net, "", x, channels[0]);
+    x = conv3(net, "", x, width_of(net, 0));
     net_leave(net, outer);
     return x;
 }
@@ -126,7 +131,7 @@ static mg_value full_scale_node(struct net *net, const mg_value *encoders, const
     const char *outer = net_enter(net, "decoder%d", level);
     for (int from = 0; from < LEVELS; from++)
         parts[from] = gather_scale(net, from <= level ? encoders[from] : decoders[from], from, level);
-    mg_value x = conv3(net, "", net_concat(net, "concat", 1, LEVELS, parts), LEVELS * channels[0]);
+    mg_value x = conv3(net, "", net_concat(net, "concat", 1, LEVELS, parts), LEVELS * width_of(net, 0));
     net_leave(net, outer);
     return x;
 }
@@ -147,7 +152,7 @@ static void build_full_scale(struct net *net, const void *context)
 
 #define UNET(name, title, build, batch)                                                                                \
     ZOO_NETWORK(name, title, build, NULL, ZOO_BATCH(batch), ZOO_IMAGE("256"),                                          \
-                {"in_channels", "1", "channels of the images"}, {"classes", "1", "channels of the result"},            \
+                {"in_channels", "1", "channels of the images"}, {"classes", "1", "channels of the result"}, ZOO_WIDTH, \
                 ZOO_COMMON("f32"))
 
 static const struct zoo_network networks[] = {
