@@ -60,7 +60,7 @@ check_symbols() {
 
 exec_objects() {
     local name pattern=':(none'
-    for name in $(sources 'core/exec/*.c'); do
+    for name in $(sources 'core/exec/*.c' 'core/measure/*.c'); do
         pattern="$pattern|$(basename "$name" .c)\\.o"
     done
     echo "$pattern):"

@@ -106,7 +106,7 @@ static cpu_prepare_fn *kernel_named(const char *name)
         const char *name;
         cpu_prepare_fn *prepare;
     } kernels[] = {
-#define MG_CPU_KERNEL(id) {"kernel_" #id, cpu_kernel_##id},
+#define MG_CPU_KERNEL(kernel, function) {#kernel, function},
 #include "measure/cpu_kernels.def"
 #undef MG_CPU_KERNEL
     };
@@ -189,11 +189,9 @@ static enum mg_code cpu_prepare(struct mg_prepared *p, struct mg_error *err)
     struct cpu_op *op = MG_NEW(&p->arena, struct cpu_op);
     p->detail = op;
     cpu_prepare_fn *prepare = kernel_named(kernel_names[p->op.type]);
-    if (!prepare)
-        return mg_prepared_refuse(p, err, "there is no kernel for it");
     if (!dtypes_known(p))
         return mg_prepared_refuse(p, err, "a dtype of its operands or results has no kernels");
-    enum mg_code code = prepare(p, op, err);
+    enum mg_code code = (prepare ? prepare : mg_cpu_by_reference)(p, op, err);
     if (code != MG_OK)
         return code;
     place_operands(p, op);

@@ -130,7 +130,7 @@ static void describe(const struct onednn *dnn, struct onednn_arg *arg, int id, i
     mg_onednn_describe(dnn, &arg->user, rank, f->dim, f->stride);
 }
 
-enum mg_code cpu_kernel_gemm(struct mg_prepared *p, struct cpu_op *op, struct mg_error *err)
+enum mg_code mg_cpu_matmul(struct mg_prepared *p, struct cpu_op *op, struct mg_error *err)
 {
     const struct onednn *dnn = &((struct cpu *)p->engine->detail)->dnn;
     struct product *product = MG_NEW(&p->arena, struct product);

@@ -1,8 +1,8 @@
 /* The cpu back end: one file for each family of operators.
  *
- * A kernel is chosen by the operator table's kernel column: cpu_kernel_x prepares what kernel_x of the reference
- * executor defines. It sets cpu_op.run and, where it takes only dense operands in the machine's own formats (f32 for
- * reals, i64 for integers, one byte for booleans), leaves the gathering and converting to the back end. */
+ * A kernel is chosen by the operator table's kernel column (cpu_kernels.def). It sets cpu_op.run and, where it takes
+ * only dense operands in the machine's own formats (f32 for reals, i64 for integers, one byte for booleans), leaves the
+ * gathering and converting to the back end. */
 #ifndef MG_MEASURE_CPU_PRIV_H
 #define MG_MEASURE_CPU_PRIV_H
 
@@ -47,6 +47,8 @@ struct cpu_op { /* a prepared operator's detail */
 #define MG_NO_PACK UINT64_MAX
 typedef enum mg_code cpu_prepare_fn(struct mg_prepared *p, struct cpu_op *op, struct mg_error *err);
 
+/* Leaves the operator to the reference executor: runs, is not timed. */
+enum mg_code mg_cpu_by_reference(struct mg_prepared *p, struct cpu_op *op, struct mg_error *err);
 /* Bytes of scratch memory; returns their offset, a multiple of 64. */
 uint64_t mg_cpu_reserve(struct mg_prepared *p, uint64_t bytes);
 /* The dtype in which a kernel that is not `strided` gets values of this dtype. */
@@ -54,6 +56,16 @@ enum mg_dtype mg_cpu_native(enum mg_dtype dtype);
 int64_t mg_cpu_count(const struct mg_shape *shape);
 
 /* ---- strided boxes (cpu_walk.c) ---- */
+/* Several layouts over one shape; dimensions that continue one another in all of them are joined. */
+enum { MG_WALK_SIDES = 4 };
+struct cpu_walk {
+    uint32_t rank, sides; /* rank: at least one */
+    int64_t dim[MG_MAX_RANK + 1], stride[MG_WALK_SIDES][MG_MAX_RANK + 1];
+};
+void mg_cpu_walk_join(struct cpu_walk *walk, const struct mg_shape *shape, const int64_t *const *strides,
+                      uint32_t sides);
+/* To the next row (the innermost dimension is the caller's); false after the last, with index and at as at first. */
+bool mg_cpu_walk_next(const struct cpu_walk *walk, int64_t *index, int64_t *at);
 /* Copies elements between layouts and dtypes; strides in elements. */
 struct cpu_side {
     void *data;
@@ -61,8 +73,6 @@ struct cpu_side {
     const int64_t *stride;
 };
 void mg_cpu_move(const struct mg_shape *shape, const struct cpu_side *to, const struct cpu_side *from);
-/* to[i] = a[i] + scale b[i], dense f32. */
-void mg_cpu_add(float *to, const float *a, const float *b, float scale, int64_t count);
 bool mg_cpu_dtype_known(enum mg_dtype dtype);
 /* The strides of an operand inside the (right-aligned) result's shape: 0 where it is repeated. */
 void mg_cpu_broadcast(const struct mg_shape *shape, const struct mg_strides *strides, const struct mg_shape *result,
@@ -107,8 +117,8 @@ enum mg_code mg_onednn_run(const struct onednn_op *op, const struct cpu_call *ca
                            void *const *out);
 void mg_onednn_release(struct onednn_op *op);
 
-/* ---- kernels, by the names of the operator table ---- */
-#define MG_CPU_KERNEL(name) cpu_prepare_fn cpu_kernel_##name;
+/* ---- kernels ---- */
+#define MG_CPU_KERNEL(name, function) cpu_prepare_fn function;
 #include "measure/cpu_kernels.def"
 #undef MG_CPU_KERNEL
 

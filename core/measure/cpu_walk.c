@@ -4,11 +4,6 @@
 
 #include "measure/cpu_priv.h"
 
-struct walk { /* two layouts over one shape, joined */
-    uint32_t rank;
-    int64_t dim[MG_MAX_RANK + 1], to[MG_MAX_RANK + 1], from[MG_MAX_RANK + 1];
-};
-
 /* ---- one row of elements ---- */
 
 static float from_bf16(uint16_t bits)
@@ -51,6 +46,12 @@ static double load(const void *data, enum mg_dtype dtype, int64_t at)
     }
 }
 
+/* What is no number is stored as 0. */
+static int64_t whole(double x)
+{
+    return x == x ? (int64_t)x : 0;
+}
+
 static void store(void *data, enum mg_dtype dtype, int64_t at, double x)
 {
     switch (dtype) {
@@ -64,22 +65,22 @@ static void store(void *data, enum mg_dtype dtype, int64_t at, double x)
         ((uint16_t *)data)[at] = to_bf16((float)x);
         break;
     case MG_DTYPE_I64:
-        ((int64_t *)data)[at] = (int64_t)x;
+        ((int64_t *)data)[at] = (int64_t)whole(x);
         break;
     case MG_DTYPE_I32:
-        ((int32_t *)data)[at] = (int32_t)x;
+        ((int32_t *)data)[at] = (int32_t)whole(x);
         break;
     case MG_DTYPE_I16:
-        ((int16_t *)data)[at] = (int16_t)x;
+        ((int16_t *)data)[at] = (int16_t)whole(x);
         break;
     case MG_DTYPE_I8:
-        ((int8_t *)data)[at] = (int8_t)x;
+        ((int8_t *)data)[at] = (int8_t)whole(x);
         break;
     case MG_DTYPE_BOOL:
         ((uint8_t *)data)[at] = x != 0;
         break;
     default:
-        ((uint8_t *)data)[at] = (uint8_t)x;
+        ((uint8_t *)data)[at] = (uint8_t)whole(x);
     }
 }
 
@@ -119,97 +120,80 @@ static void convert_row(const struct cpu_side *to, void *t, int64_t to_step, con
 
 /* ---- boxes ---- */
 
-static void join(const struct mg_shape *shape, const struct cpu_side *to, const struct cpu_side *from,
-                 struct walk *walk)
+void mg_cpu_walk_join(struct cpu_walk *walk, const struct mg_shape *shape, const int64_t *const *strides,
+                      uint32_t sides)
 {
-    *walk = (struct walk){.rank = 0};
+    *walk = (struct cpu_walk){.sides = sides};
     for (uint32_t d = 0; d < shape->rank; d++) {
-        uint32_t last = walk->rank - 1;
+        bool goes_on = walk->rank > 0;
         if (shape->dim[d] == 1)
             continue;
-        if (walk->rank > 0 && walk->to[last] == to->stride[d] * shape->dim[d] &&
-            walk->from[last] == from->stride[d] * shape->dim[d]) {
-            walk->dim[last] *= shape->dim[d];
-            walk->to[last] = to->stride[d];
-            walk->from[last] = from->stride[d];
-            continue;
-        }
-        walk->dim[walk->rank] = shape->dim[d];
-        walk->to[walk->rank] = to->stride[d];
-        walk->from[walk->rank++] = from->stride[d];
+        for (uint32_t s = 0; s < sides && goes_on; s++)
+            goes_on = walk->stride[s][walk->rank - 1] == strides[s][d] * shape->dim[d];
+        if (!goes_on)
+            walk->dim[walk->rank++] = 1;
+        walk->dim[walk->rank - 1] *= shape->dim[d];
+        for (uint32_t s = 0; s < sides; s++)
+            walk->stride[s][walk->rank - 1] = strides[s][d];
     }
-    if (walk->rank == 0) {
-        walk->dim[0] = walk->to[0] = walk->from[0] = 1;
-        walk->rank = 1;
-    }
+    if (walk->rank > 0)
+        return;
+    walk->dim[0] = walk->rank = 1;
+    for (uint32_t s = 0; s < sides; s++)
+        walk->stride[s][0] = 1;
 }
 
-/* Splits a transposition into blocks: the dimension in which the source is dense is cut, its blocks walked outside. */
-static void cut_in_blocks(struct walk *walk)
+bool mg_cpu_walk_next(const struct cpu_walk *walk, int64_t *index, int64_t *at)
 {
-    enum { BLOCK = 32 };
-    uint32_t inner = walk->rank - 1, dense = inner;
-    for (uint32_t d = 0; d < inner; d++)
-        if (walk->from[d] == 1)
-            dense = d;
-    if (dense == inner || walk->from[inner] <= 1 || walk->dim[dense] % BLOCK || walk->rank > MG_MAX_RANK)
+    for (uint32_t d = walk->rank - 1; d-- > 0;) {
+        bool inside = ++index[d] < walk->dim[d];
+        for (uint32_t s = 0; s < walk->sides; s++)
+            at[s] += inside ? walk->stride[s][d] : -walk->stride[s][d] * (walk->dim[d] - 1);
+        if (inside)
+            return true;
+        index[d] = 0;
+    }
+    return false;
+}
+
+enum { TO, FROM, BLOCK = 32 };
+
+/* Splits a transposition into blocks: the dimension in which the source is dense is cut, a block of it goes innermost
+ * and so reads whole cache lines. */
+static void cut_in_blocks(struct cpu_walk *walk)
+{
+    uint32_t inner = walk->rank - 1, dense = 0;
+    while (dense < inner && walk->stride[FROM][dense] != 1)
+        dense++;
+    if (dense == inner || walk->stride[FROM][inner] <= 1 || walk->dim[dense] % BLOCK || walk->dim[dense] == BLOCK)
         return;
-    for (uint32_t d = walk->rank; d > dense; d--) {
-        walk->dim[d] = walk->dim[d - 1];
-        walk->to[d] = walk->to[d - 1];
-        walk->from[d] = walk->from[d - 1];
+    walk->dim[walk->rank] = BLOCK;
+    walk->dim[dense] /= BLOCK;
+    for (uint32_t s = 0; s < walk->sides; s++) {
+        walk->stride[s][walk->rank] = walk->stride[s][dense];
+        walk->stride[s][dense] *= BLOCK;
     }
     walk->rank++;
-    walk->dim[dense] /= BLOCK;
-    walk->to[dense] *= BLOCK;
-    walk->from[dense] *= BLOCK;
-    /* the block itself innermost: it reads whole cache lines of the source */
-    for (uint32_t d = dense + 1; d + 1 < walk->rank; d++) {
-        walk->dim[d] = walk->dim[d + 1];
-        int64_t to = walk->to[d], from = walk->from[d];
-        walk->to[d] = walk->to[d + 1];
-        walk->from[d] = walk->from[d + 1];
-        walk->to[d + 1] = to;
-        walk->from[d + 1] = from;
-    }
-    walk->dim[walk->rank - 1] = BLOCK;
 }
 
 void mg_cpu_move(const struct mg_shape *shape, const struct cpu_side *to, const struct cpu_side *from)
 {
-    struct walk walk;
-    int64_t index[MG_MAX_RANK + 1] = {0}, at_to = 0, at_from = 0;
+    struct cpu_walk walk;
+    int64_t index[MG_MAX_RANK + 1] = {0}, at[MG_WALK_SIDES] = {0};
     uint32_t to_size = mg_dtype_size(to->dtype), from_size = mg_dtype_size(from->dtype);
     if (mg_shape_elements(shape) == 0)
         return;
-    join(shape, to, from, &walk);
+    mg_cpu_walk_join(&walk, shape, (const int64_t *const[]){to->stride, from->stride}, 2);
     cut_in_blocks(&walk);
-    uint32_t inner = walk.rank - 1;
-    for (;;) {
-        char *t = (char *)to->data + at_to * to_size, *f = (char *)from->data + at_from * from_size;
+    int64_t row = walk.dim[walk.rank - 1], to_step = walk.stride[TO][walk.rank - 1];
+    int64_t from_step = walk.stride[FROM][walk.rank - 1];
+    do {
+        char *t = (char *)to->data + at[TO] * to_size, *f = (char *)from->data + at[FROM] * from_size;
         if (to->dtype == from->dtype)
-            copy_row(t, walk.to[inner], f, walk.from[inner], walk.dim[inner], to_size);
+            copy_row(t, to_step, f, from_step, row, to_size);
         else
-            convert_row(to, t, walk.to[inner], from, f, walk.from[inner], walk.dim[inner]);
-        uint32_t d = inner;
-        while (d-- > 0) {
-            at_to += walk.to[d];
-            at_from += walk.from[d];
-            if (++index[d] < walk.dim[d])
-                break;
-            at_to -= walk.to[d] * walk.dim[d];
-            at_from -= walk.from[d] * walk.dim[d];
-            index[d] = 0;
-        }
-        if (d == UINT32_MAX)
-            return;
-    }
-}
-
-void mg_cpu_add(float *to, const float *a, const float *b, float scale, int64_t count)
-{
-    for (int64_t i = 0; i < count; i++)
-        to[i] = a[i] + scale * b[i];
+            convert_row(to, t, to_step, from, f, from_step, row);
+    } while (mg_cpu_walk_next(&walk, index, at));
 }
 
 void mg_cpu_broadcast(const struct mg_shape *shape, const struct mg_strides *strides, const struct mg_shape *result,

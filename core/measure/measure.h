@@ -64,7 +64,8 @@ struct mg_timing {
     uint64_t workspace_bytes;
 };
 extern const struct mg_time_policy mg_time_policy_default;
-/* On operands of its own, filled with random numbers. Out of memory is MG_ERR_NOMEM, a result and not a crash. */
+/* On operands of its own, filled with random numbers. Out of memory is MG_ERR_NOMEM, a result and not a crash;
+ * MG_ERR_UNSUPPORTED: the operator runs, but by a stand-in whose time says nothing about the device. */
 enum mg_code mg_prepared_time(struct mg_prepared *prepared, const struct mg_time_policy *policy, struct mg_timing *out,
                               struct mg_error *err) MG_WARN_UNUSED;
 /* Prepares, times and frees. */

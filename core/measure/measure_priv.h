@@ -11,7 +11,8 @@ struct mg_prepared {
     struct mg_op_desc op; /* deep copy */
     struct mg_strides *in, *out;
     uint64_t workspace;
-    void *detail; /* the back end's own */
+    const char *unmeasurable; /* why its time would say nothing; NULL: it can be timed */
+    void *detail;             /* the back end's own */
 };
 
 /* Functions that a back end leaves NULL do nothing and succeed. */

@@ -181,6 +181,8 @@ enum mg_code mg_prepared_time(struct mg_prepared *prepared, const struct mg_time
 {
     struct trial t = {.prepared = prepared, .policy = policy, .timing = out};
     *out = (struct mg_timing){0};
+    if (prepared->unmeasurable)
+        return mg_prepared_refuse(prepared, err, prepared->unmeasurable);
     mg_arena_init(&t.arena, SIZE_MAX);
     enum mg_code code = mg_arena_guard(&t.arena, try_it, &t, err);
     for (uint32_t i = 0; i < t.count; i++)
