@@ -165,6 +165,11 @@ static bool initially_there(const struct mg_graph *g, mg_value value)
     return info->kind != MG_KIND_COMPUTED && info->home == MG_HOME_DEVICE;
 }
 
+void mg_plan_builder_set_pricer(struct mg_plan_builder *b, struct mg_pricer *pricer)
+{
+    b->pricer = pricer;
+}
+
 struct mg_plan_builder *mg_plan_builder_new(const struct mg_graph *g, const struct mg_device *device,
                                             struct mg_arena *arena)
 {
@@ -247,10 +252,11 @@ static uint32_t make_result(struct mg_plan_builder *b, mg_op op, uint32_t slot, 
 static bool push_op_prices(struct mg_plan_builder *b, mg_op op)
 {
     const struct mg_tuples *tuples = mg_builder_tuples(b);
+    const struct mg_pricing pricing = {b->g, &b->device, b->pricer};
     for (uint32_t t = 0; t < tuples->count; t++) {
         struct mg_cut cuts[MG_MAX_NEST];
         uint32_t count = mg_nest_cuts(b->regions, &tuples->nests[t], op, cuts);
-        uint32_t price = mg_price_op(&b->table, b->g, &b->device, op, cuts, count, b->arena, &b->err);
+        uint32_t price = mg_price_op(&b->table, &pricing, op, cuts, count, b->arena, &b->err);
         if (price == MG_NONE)
             return false;
         mg_builder_push_ref(b, price);

@@ -27,6 +27,8 @@ struct mg_plan_builder;
  * in value order. Numerics: reassociate, unless set on the plan afterwards. */
 struct mg_plan_builder *mg_plan_builder_new(const struct mg_graph *g, const struct mg_device *device,
                                             struct mg_arena *arena);
+/* Prices operators from now on; NULL: by the model. It must outlive the builder. */
+void mg_plan_builder_set_pricer(struct mg_plan_builder *b, struct mg_pricer *pricer);
 /* The instance that is there before step 0, or MG_NONE (computed, unread, or at home on the host). */
 uint32_t mg_plan_builder_initial(const struct mg_plan_builder *b, mg_value value);
 

@@ -26,6 +26,7 @@ struct mg_tuples {
 struct mg_plan_builder {
     const struct mg_graph *g, *original;
     struct mg_device device;
+    struct mg_pricer *pricer; /* or NULL: the model */
     struct mg_arena *arena;
     struct mg_error err; /* sticky */
     enum mg_numerics numerics;

@@ -88,6 +88,7 @@ static void run_op(struct original *o, mg_op op, struct mg_arena *arena)
 struct building {
     const struct mg_graph *g;
     const struct mg_device *device;
+    struct mg_pricer *pricer;
     struct mg_arena *arena;
     struct mg_plan **out;
 };
@@ -100,6 +101,7 @@ static enum mg_code build(void *context, struct mg_error *err)
     o.instance = MG_NEW_ARRAY(c->arena, uint32_t, values);
     o.last_use = MG_NEW_ARRAY(c->arena, uint32_t, values);
     o.kept = MG_NEW_ARRAY(c->arena, bool, values);
+    mg_plan_builder_set_pricer(o.b, c->pricer);
     find_uses(&o);
     for (mg_value v = 0; v < values; v++)
         o.instance[v] = mg_plan_builder_initial(o.b, v);
@@ -112,6 +114,12 @@ static enum mg_code build(void *context, struct mg_error *err)
 enum mg_code mg_plan_original(const struct mg_graph *g, const struct mg_device *device, struct mg_arena *arena,
                               struct mg_plan **out, struct mg_error *err)
 {
-    struct building context = {g, device, arena, out};
+    return mg_plan_original_priced(g, device, NULL, arena, out, err);
+}
+
+enum mg_code mg_plan_original_priced(const struct mg_graph *g, const struct mg_device *device, struct mg_pricer *pricer,
+                                     struct mg_arena *arena, struct mg_plan **out, struct mg_error *err)
+{
+    struct building context = {g, device, pricer, arena, out};
     return mg_arena_guard(arena, build, &context, err);
 }

@@ -7,7 +7,7 @@
 #define MG_PLAN_PLAN_H
 
 #include "base/json.h"
-#include "device/device.h"
+#include "device/pricer.h"
 #include "graph/graph.h"
 #include "graph/rewrite.h"
 
@@ -69,7 +69,6 @@ struct mg_region {
  * nested region, L is the extent of its axis within the parent's part. */
 void mg_part_bounds(int64_t length, uint32_t parts, uint32_t part, int64_t *lo, int64_t *hi);
 
-enum mg_price_source { MG_PRICE_MODEL, MG_PRICE_SCALED, MG_PRICE_NEAR, MG_PRICE_EXACT };
 struct mg_price {
     char name[24];         /* operator's name, or "store", "load", "slice", "join", "acc" */
     const char *signature; /* attributes, shapes, dtypes: canonical text */
@@ -121,6 +120,9 @@ enum mg_code mg_plan_derive(const struct mg_graph *g, struct mg_plan *plan, stru
 /* ---- the original: graph order, each storage freed after its last reader (memory-model.md) ---- */
 enum mg_code mg_plan_original(const struct mg_graph *g, const struct mg_device *device, struct mg_arena *arena,
                               struct mg_plan **out, struct mg_error *err) MG_WARN_UNUSED;
+/* The same with prices from a pricer of that device. */
+enum mg_code mg_plan_original_priced(const struct mg_graph *g, const struct mg_device *device, struct mg_pricer *pricer,
+                                     struct mg_arena *arena, struct mg_plan **out, struct mg_error *err) MG_WARN_UNUSED;
 
 /* ---- simulator: S3, S4, R2, R3 on the published plan ---- */
 struct mg_timeline_point {

@@ -73,8 +73,13 @@ struct mg_price_table {
     char *text; /* the signature under construction */
     size_t size, text_capacity;
 };
+struct mg_pricing {
+    const struct mg_graph *g;
+    const struct mg_device *device;
+    struct mg_pricer *pricer; /* or NULL: the model */
+};
 /* Each returns the index of the price. mg_price_op fails only if the operator cannot be cut so. */
-uint32_t mg_price_op(struct mg_price_table *table, const struct mg_graph *g, const struct mg_device *device, mg_op op,
+uint32_t mg_price_op(struct mg_price_table *table, const struct mg_pricing *pricing, mg_op op,
                      const struct mg_cut *cuts, uint32_t cut_count, struct mg_arena *arena, struct mg_error *err);
 /* name: "store", "load", "slice", "join" or "acc". */
 uint32_t mg_price_copy(struct mg_price_table *table, const struct mg_device *device, const char *name,

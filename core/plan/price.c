@@ -53,7 +53,7 @@ static uint32_t find_price(const struct mg_price_table *table, const char *name)
     return MG_NONE;
 }
 
-static uint32_t intern(struct mg_price_table *table, const char *name, double seconds, struct mg_arena *arena)
+static uint32_t intern(struct mg_price_table *table, const char *name, struct mg_quote quote, struct mg_arena *arena)
 {
     uint32_t found = find_price(table, name);
     if (found != MG_NONE)
@@ -61,26 +61,28 @@ static uint32_t intern(struct mg_price_table *table, const char *name, double se
     if (table->slot_count < 2 * (table->count + 1))
         grow_slots(table, arena);
     struct mg_price *price = MG_PUSH(arena, table->prices, table->count, table->capacity);
-    *price = (struct mg_price){.seconds = seconds, .source = MG_PRICE_MODEL};
+    *price = (struct mg_price){.seconds = quote.seconds, .workspace = quote.workspace, .source = quote.source};
     snprintf(price->name, sizeof price->name, "%s", name);
     price->signature = mg_arena_strdup(arena, table->text);
     insert_slot(table, (uint32_t)(table->count - 1));
     return (uint32_t)(table->count - 1);
 }
 
-uint32_t mg_price_op(struct mg_price_table *table, const struct mg_graph *g, const struct mg_device *device, mg_op op,
+uint32_t mg_price_op(struct mg_price_table *table, const struct mg_pricing *pricing, mg_op op,
                      const struct mg_cut *cuts, uint32_t cut_count, struct mg_arena *arena, struct mg_error *err)
 {
-    const struct mg_op_info *info = &g->ops[op];
+    const struct mg_op_info *info = &pricing->g->ops[op];
     begin_text(table, arena, mg_signature_bound(info->attrs, info->attr_count, info->in_count + info->out_count));
     struct mg_arena_mark mark = mg_arena_mark(arena);
-    struct mg_op_desc desc;
-    if (mg_op_describe(g, op, cuts, cut_count, arena, &desc, err) != MG_OK)
+    struct mg_op_desc desc, whole;
+    bool part = cut_count > 0 && mg_pricer_measures(pricing->pricer);
+    if (mg_op_describe(pricing->g, op, cuts, cut_count, arena, &desc, err) != MG_OK ||
+        (part && mg_op_describe(pricing->g, op, NULL, 0, arena, &whole, err) != MG_OK))
         return MG_NONE;
-    double seconds = mg_device_latency(device, &desc);
+    struct mg_quote quote = mg_pricer_quote(pricing->pricer, pricing->device, &desc, part ? &whole : NULL);
     table->size = mg_signature_print(&desc, table->text);
     mg_arena_rewind(arena, mark);
-    return intern(table, mg_op_type_name(g->ops[op].type), seconds, arena);
+    return intern(table, mg_op_type_name(info->type), quote, arena);
 }
 
 static double copy_seconds(const struct mg_device *device, const char *name, uint64_t elements, uint64_t bytes)
@@ -100,5 +102,6 @@ uint32_t mg_price_copy(struct mg_price_table *table, const struct mg_device *dev
     begin_text(table, arena, 64 + MG_MAX_RANK * 22);
     table->size = mg_signature_print_shape(dtype, shape, table->text);
     uint64_t elements = (uint64_t)mg_shape_elements(shape);
-    return intern(table, name, copy_seconds(device, name, elements, elements * mg_dtype_size(dtype)), arena);
+    struct mg_quote quote = {copy_seconds(device, name, elements, elements * mg_dtype_size(dtype)), 0, MG_PRICE_MODEL};
+    return intern(table, name, quote, arena);
 }

@@ -208,6 +208,7 @@ static enum mg_code build(void *context, struct mg_error *err)
     (void)err;
     p->g = c->g;
     p->device = c->options->device;
+    p->pricer = c->options->pricer;
     p->exact = c->options->numerics == MG_NUMERICS_EXACT;
     p->op_count = (uint32_t)c->g->op_count;
     p->value_count = (uint32_t)c->g->value_count;
@@ -218,6 +219,7 @@ static enum mg_code build(void *context, struct mg_error *err)
     p->repeatable = MG_NEW_ARRAY(a, uint8_t, p->op_count);
     p->forbidden = MG_NEW_ARRAY(a, uint32_t, p->op_count);
     p->seconds = MG_NEW_ARRAY(a, double, p->op_count);
+    p->workspace = MG_NEW_ARRAY(a, uint64_t, p->op_count);
     p->order = MG_NEW_ARRAY(a, uint32_t, p->op_count);
     p->cache = MG_NEW(a, struct mg_cut_cache);
     mg_arena_init(&p->cache->scratch, SIZE_MAX);
@@ -230,8 +232,11 @@ static enum mg_code build(void *context, struct mg_error *err)
     find_flags(p);
     find_dependencies(p);
     find_constraints(p, c->options);
-    for (uint32_t i = 0; i < p->order_count; i++)
-        p->seconds[p->order[i]] = mg_problem_cut(p, p->order[i], NULL, 0)->seconds;
+    for (uint32_t i = 0; i < p->order_count; i++) {
+        const struct mg_cut_price *price = mg_problem_cut(p, p->order[i], NULL, 0);
+        p->seconds[p->order[i]] = price->seconds;
+        p->workspace[p->order[i]] = mg_device_storage(p->device, price->workspace);
+    }
     return MG_OK;
 }
 
@@ -261,11 +266,17 @@ struct describe_context {
 static enum mg_code describe(void *context, struct mg_error *err)
 {
     struct describe_context *c = context;
-    struct mg_op_desc desc;
-    enum mg_code code = mg_op_describe(c->p->g, c->op, c->cuts, c->count, &c->p->cache->scratch, &desc, err);
+    struct mg_op_desc desc, whole;
+    struct mg_problem *p = c->p;
+    bool part = c->count > 0 && mg_pricer_measures(p->pricer);
+    enum mg_code code = mg_op_describe(p->g, c->op, c->cuts, c->count, &p->cache->scratch, &desc, err);
+    if (code == MG_OK && part)
+        code = mg_op_describe(p->g, c->op, NULL, 0, &p->cache->scratch, &whole, err);
     if (code != MG_OK)
         return code;
-    c->price->seconds = mg_device_latency(c->p->device, &desc);
+    struct mg_quote quote = mg_pricer_quote(p->pricer, p->device, &desc, part ? &whole : NULL);
+    c->price->seconds = quote.seconds;
+    c->price->workspace = quote.workspace;
     uint64_t *more = desc.out_count > 4 ? MG_NEW_ARRAY(c->p->arena, uint64_t, desc.out_count) : NULL;
     for (uint32_t k = 0; k < desc.out_count; k++) {
         uint64_t bytes = (uint64_t)mg_shape_elements(&desc.out_shape[k]) * mg_dtype_size(desc.out_dtype[k]);

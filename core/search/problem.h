@@ -26,6 +26,7 @@ enum mg_value_flag {
 /* One way to cut an operator, and what it then costs. */
 struct mg_cut_price {
     double seconds;
+    uint64_t workspace;    /* bytes, unrounded */
     uint64_t out_bytes[4]; /* per result, unrounded; operators with more results use `more` */
     const uint64_t *more;
 };
@@ -38,6 +39,7 @@ struct mg_problem {
     uint32_t edit_count;
     uint32_t variant; /* number among the problems of one search; 0: the original */
     const struct mg_device *device;
+    struct mg_pricer *pricer; /* or NULL: the model */
     struct mg_arena *arena;
     uint32_t op_count, value_count;
     uint32_t *root;       /* per value */
@@ -46,6 +48,7 @@ struct mg_problem {
     uint8_t *computes;    /* per operator: has a step (is no view) */
     uint8_t *repeatable;  /* per operator: may be recomputed */
     double *seconds;      /* per operator, whole */
+    uint64_t *workspace;  /* per operator, whole: storage bytes while it runs */
     struct mg_rows reads; /* operator -> non-resident roots it reads, each once */
     struct mg_rows defs;  /* operator -> roots it makes */
     struct mg_rows pred;  /* operator -> operators that must stand before it (data, in-place order) */

@@ -181,6 +181,7 @@ enum mg_code mg_publish(const struct mg_problem *p, const struct mg_scheme *l, c
 {
     struct publisher s = {.p = p, .l = l, .list = list, .keep_apart = keep_apart};
     s.b = mg_plan_builder_new(p->g, p->device, arena);
+    mg_plan_builder_set_pricer(s.b, p->pricer);
     mg_plan_builder_set_numerics(s.b, numerics);
     if (p->edit_count)
         mg_plan_builder_set_rewritten(s.b, p->original, p->edits, p->edit_count);

@@ -23,6 +23,7 @@ struct compiler {
     uint32_t count;
     struct chain *chain; /* per operator */
     struct mg_error *why;
+    uint64_t workspace; /* the largest of the operator being priced, over its parts */
 };
 
 static enum mg_code refuse(struct compiler *c, mg_op op, const char *rule)
@@ -232,6 +233,7 @@ static double run_seconds(struct compiler *c, mg_op op, const int64_t *extent, c
     struct mg_cut cuts[DEPTH];
     const struct mg_cut_price *price = mg_problem_cut(p, op, cuts, make_cuts(chain, chain->depth, extent, cuts));
     double seconds = price->seconds;
+    c->workspace = price->workspace > c->workspace ? price->workspace : c->workspace;
     for (uint32_t slot = 0; slot < info->out_count; slot++) {
         uint32_t root = info->out[slot];
         if (p->root[root] != root || !c->l->is_region_output[root] || c->l->mode[root] != MG_OUTPUT_ACC)
@@ -252,6 +254,7 @@ static enum mg_code price_op(struct compiler *c, mg_op op)
     struct mg_scheme *l = c->l;
     const struct chain *chain = &c->chain[op];
     const struct mg_region *outer = &c->specs[chain->region[0]];
+    c->workspace = 0;
     for (uint32_t v = 0; v < MG_SCHEME_VARIANTS; v++) {
         int64_t extent[DEPTH];
         uint32_t repeat, class[DEPTH] = {v, 0};
@@ -276,6 +279,7 @@ static enum mg_code price_op(struct compiler *c, mg_op op)
         if (v > 0)
             l->others[op] += repeat * (l->seconds[v][op] + l->rest[v][op]);
     }
+    l->temp[op] += mg_device_storage(c->p->device, c->workspace) - c->p->workspace[op];
     return MG_OK;
 }
 
@@ -444,7 +448,7 @@ static void allocate(struct compiler *c)
     l->is_region_output = MG_NEW_ARRAY(a, uint8_t, p->value_count);
     l->bytes = mg_arena_copy(a, p->bytes, p->value_count * sizeof *p->bytes);
     l->host = MG_NEW_ARRAY(a, uint64_t, p->value_count);
-    l->temp = MG_NEW_ARRAY(a, uint64_t, p->op_count);
+    l->temp = mg_arena_copy(a, p->workspace, p->op_count * sizeof *p->workspace);
     l->others = MG_NEW_ARRAY(a, double, p->op_count);
     for (uint32_t v = 0; v < MG_SCHEME_VARIANTS; v++) {
         l->seconds[v] = mg_arena_copy(a, p->seconds, p->op_count * sizeof *p->seconds);
@@ -462,7 +466,7 @@ enum mg_code mg_scheme_build(struct mg_problem *p, const struct mg_region *specs
                              struct mg_arena *arena, struct mg_scheme **out, struct mg_error *why)
 {
     struct compiler c = {
-        p, MG_NEW(arena, struct mg_scheme), arena, specs, count, MG_NEW_ARRAY(arena, struct chain, p->op_count), why};
+        p, MG_NEW(arena, struct mg_scheme), arena, specs, count, MG_NEW_ARRAY(arena, struct chain, p->op_count), why, 0};
     allocate(&c);
     copy_specs(&c);
     enum mg_code code = read_specs(&c);

@@ -41,7 +41,7 @@ static enum mg_code start_from_original(struct search_call *c, struct mg_error *
 {
     struct mg_searcher *s = &c->s;
     struct mg_plan *plan;
-    enum mg_code code = mg_plan_original(c->g, s->options->device, s->arena, &plan, err);
+    enum mg_code code = mg_plan_original_priced(c->g, s->options->device, s->options->pricer, s->arena, &plan, err);
     if (code == MG_OK)
         code = mg_front_point(s, plan, 0, &c->out->original, err);
     if (code != MG_OK)

@@ -27,6 +27,7 @@ struct mg_constraint {
 
 struct mg_search_options {
     const struct mg_device *device;
+    struct mg_pricer *pricer; /* of the device; NULL: the model */
     uint64_t memory_limit;    /* bytes of arena, 0 = none */
     double memory_ratio;      /* of the original peak, 0 = none; at most one of the two */
     double latency_limit;     /* seconds, 0 = none */

@@ -25,7 +25,7 @@ static double latency_of(const struct chooser *c, const struct mg_graph *g, stru
         struct mg_op_desc desc;
         struct mg_error ignored;
         if (!g->ops[op].is_view && mg_op_describe(g, op, NULL, 0, scratch, &desc, &ignored) == MG_OK)
-            seconds += mg_device_latency(c->p->device, &desc);
+            seconds += mg_pricer_quote(c->p->pricer, c->p->device, &desc, NULL).seconds;
     }
     return seconds;
 }
