@@ -156,6 +156,7 @@ static void free_http(struct mg_http *http)
     free(http->web_dir);
     free(http->data_dir);
     free(http->description);
+    mg_tokens_close(http->tokens);
     if (http->devices)
         mg_devices_free(http->devices);
     if (http->unix_path)
@@ -201,6 +202,7 @@ static enum mg_code open_parts(struct mg_http *http, struct mg_error *err)
         code = describe(http, err);
     if (code != MG_OK)
         return code;
+    http->tokens = mg_tokens_open(http->data_dir);
     http->listen_fd = mg_listen_open(http, err);
     if (http->listen_fd < 0)
         return err->code;

@@ -21,6 +21,7 @@ struct mg_request;
 struct mg_jobs;
 struct mg_intake;
 struct mg_store;
+struct mg_caller;
 
 struct mg_http_limits {
     uint64_t body_bytes;    /* of one request, as it arrives */
@@ -72,6 +73,7 @@ bool mg_request_accepts(const struct mg_request *req, const char *media_type);
 const struct mg_http_config *mg_request_config(const struct mg_request *req);
 struct mg_http *mg_request_http(const struct mg_request *req);
 const char *mg_request_id(const struct mg_request *req);
+const struct mg_caller *mg_request_caller(const struct mg_request *req);
 /* A small body (SMALL routes), NUL-terminated. */
 const char *mg_request_body(const struct mg_request *req, size_t *size);
 /* A large body (LARGE routes): a memfd, which now belongs to the caller. */

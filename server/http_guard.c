@@ -133,6 +133,43 @@ bool mg_guard_origin(struct mg_request *req)
     return false;
 }
 
+/* The token of `Authorization: Bearer TOKEN`, or NULL. */
+static const char *bearer_of(const struct mg_request *req)
+{
+    const char *text = mg_request_header(req, "Authorization");
+    if (!text || strncasecmp(text, "Bearer ", 7) != 0)
+        return NULL;
+    return text + 7 + strspn(text + 7, " ");
+}
+
+static void refuse_token(struct mg_request *req, const char *why, bool given)
+{
+    mg_reply_header(req, "WWW-Authenticate", "Bearer realm=\"magisd\"%s", given ? ", error=\"invalid_token\"" : "");
+    mg_reply_problem(req, "unauthorized", NULL, "%s", why);
+}
+
+bool mg_guard_role(struct mg_request *req)
+{
+    struct mg_http *http = req->http;
+    enum mg_role needs = req->route->role;
+    const char *token = bearer_of(req), *why;
+    if (needs == MG_ROLE_PUBLIC)
+        return true;
+    req->caller = (struct mg_caller){.role = MG_ROLE_ADMIN};
+    if (!mg_tokens_exist(http->tokens) && (http->local || http->config.insecure))
+        return true;
+    why = token ? mg_tokens_check(http->tokens, token, &req->caller) : "the request carries no token";
+    if (why) {
+        refuse_token(req, why, token != NULL);
+        return false;
+    }
+    if (mg_role_allows(req->caller.role, needs))
+        return true;
+    mg_reply_problem(req, "forbidden", NULL, "%s has the role %s; this takes %s", req->caller.name,
+                     mg_role_name(req->caller.role), mg_role_name(needs));
+    return false;
+}
+
 void mg_guard_decorate(struct mg_request *req, struct MHD_Response *response)
 {
     const char *policy = req->page ? "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "

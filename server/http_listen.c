@@ -52,6 +52,7 @@ static int listen_unix(struct mg_http *http, const char *path, struct mg_error *
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof address) != 0 || listen(fd, BACKLOG) != 0)
         return fail(err, fd, path);
+    http->local = true; /* who may connect is up to the file's permissions */
     http->unix_path = mg_must(strdup(path));
     snprintf(http->address, sizeof http->address, "unix:%s", path);
     return fd;
@@ -78,9 +79,11 @@ static void remember_address(struct mg_http *http, int fd)
 static int listen_inet(struct mg_http *http, const struct addrinfo *info, struct mg_error *err)
 {
     int yes = 1;
-    if (!is_loopback(info->ai_addr) && !http->config.insecure) {
+    http->local = is_loopback(info->ai_addr);
+    if (!http->local && !http->config.insecure && !mg_tokens_exist(http->tokens)) {
         (void)mg_fail(err, MG_ERR_INVALID, "",
-                      "--listen %s: an address beyond this machine needs a token or --insecure", http->listen);
+                      "--listen %s: an address beyond this machine needs a token (magisd token add) or --insecure",
+                      http->listen);
         return -1;
     }
     int fd = socket(info->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);

@@ -9,10 +9,10 @@
 #include "server/devices.h"
 #include "server/http.h"
 #include "server/media.h"
+#include "server/tokens.h"
 
 enum { MG_MAX_PARTS = 4, MG_MAX_REPLY_HEADERS = 12, MG_SMALL_BODY = 64 << 10 };
 
-enum mg_role { MG_ROLE_PUBLIC, MG_ROLE_READ, MG_ROLE_SUBMIT, MG_ROLE_MEASURE, MG_ROLE_ADMIN };
 enum mg_body_kind { MG_BODY_NONE, MG_BODY_SMALL, MG_BODY_LARGE };
 
 /* ---- routes (http_route.c) ---- */
@@ -65,6 +65,7 @@ struct mg_request {
     const char *part[MG_MAX_PARTS];
     const struct mg_route *route;
     char peer_text[INET6_ADDRSTRLEN];
+    struct mg_caller caller;
 
     int body_fd; /* LARGE: a memfd; else -1 */
     char *body;  /* SMALL */
@@ -97,6 +98,8 @@ void mg_request_completed(void *context, struct MHD_Connection *connection, void
 bool mg_guard_framing(struct mg_request *req);
 bool mg_guard_host(struct mg_request *req);
 bool mg_guard_origin(struct mg_request *req);
+/* Token and role, against the route. */
+bool mg_guard_role(struct mg_request *req);
 /* Headers that every answer carries. */
 void mg_guard_decorate(struct mg_request *req, struct MHD_Response *response);
 
@@ -163,6 +166,8 @@ struct mg_http {
     struct mg_metrics metrics;
     uint64_t tick_due_ms, lag_ms, lag_since_ms;
     struct mg_devices *devices;
+    struct mg_tokens *tokens;
+    bool local;        /* bound to this machine alone */
     char *description; /* GET /openapi.json */
     size_t description_size;
     bool draining, stopping;

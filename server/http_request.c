@@ -226,7 +226,7 @@ static bool check_share(struct mg_request *req)
 static bool check_head(struct mg_request *req)
 {
     return mg_guard_framing(req) && mg_guard_host(req) && mg_guard_origin(req) && check_share(req) && find_route(req) &&
-           check_query(req) && mg_body_begin(req);
+           check_query(req) && mg_guard_role(req) && mg_body_begin(req);
 }
 
 static enum MHD_Result on_headers(struct mg_request *req, const char *url, const char *method)
@@ -387,6 +387,11 @@ const struct mg_http_config *mg_request_config(const struct mg_request *req)
 struct mg_http *mg_request_http(const struct mg_request *req)
 {
     return req->http;
+}
+
+const struct mg_caller *mg_request_caller(const struct mg_request *req)
+{
+    return &req->caller;
 }
 
 const char *mg_request_id(const struct mg_request *req)

@@ -11,6 +11,7 @@
 
 #include "server/intake.h"
 #include "server/reply.h"
+#include "server/tokens.h"
 
 struct mg_store;
 
@@ -83,12 +84,18 @@ mg_ticket mg_jobs_timeline(mg_jobs *jobs, const char *id, const char *plan, mg_r
 mg_ticket mg_jobs_graph(mg_jobs *jobs, const char *id, const char *format, mg_reply_cb done, void *context);
 
 /* ---- changing ---- */
-mg_ticket mg_jobs_cancel(mg_jobs *jobs, const char *id, mg_reply_cb done, void *context);
-mg_ticket mg_jobs_retry(mg_jobs *jobs, const char *id, mg_reply_cb done, void *context);  /* 202, a new job */
-mg_ticket mg_jobs_delete(mg_jobs *jobs, const char *id, mg_reply_cb done, void *context); /* 204 */
-mg_ticket mg_jobs_pin(mg_jobs *jobs, const char *id, bool pinned, mg_reply_cb done, void *context);
+/* Only the job's owner and administrators may; others get "forbidden". A retry belongs to who asks for it. */
+mg_ticket mg_jobs_cancel(mg_jobs *jobs, const struct mg_caller *caller, const char *id, mg_reply_cb done,
+                         void *context);
+mg_ticket mg_jobs_retry(mg_jobs *jobs, const struct mg_caller *caller, const char *id, mg_reply_cb done,
+                        void *context); /* 202, a new job */
+mg_ticket mg_jobs_delete(mg_jobs *jobs, const struct mg_caller *caller, const char *id, mg_reply_cb done,
+                         void *context); /* 204 */
+mg_ticket mg_jobs_pin(mg_jobs *jobs, const struct mg_caller *caller, const char *id, bool pinned, mg_reply_cb done,
+                      void *context);
 /* PATCH: a JSON object with `name` and/or `labels`. */
-mg_ticket mg_jobs_patch(mg_jobs *jobs, const char *id, const char *json, size_t size, mg_reply_cb done, void *context);
+mg_ticket mg_jobs_patch(mg_jobs *jobs, const struct mg_caller *caller, const char *id, const char *json, size_t size,
+                        mg_reply_cb done, void *context);
 
 /* The asker has gone: its callback will not be called. The question's effect stays. */
 void mg_jobs_forget(mg_jobs *jobs, mg_ticket ticket);

@@ -36,6 +36,8 @@ static void free_call(struct mg_call *call)
     json_decref(call->meta);
     free(call->owner);
     free(call->submission.form);
+    free(call->name);
+    free(call->labels);
     free(call->plan_blob);
     free(call);
 }
@@ -83,6 +85,11 @@ static void on_deferred(uv_timer_t *timer)
     struct mg_reply reply = call->reply;
     mg_reply_init(&call->reply);
     mg_call_finish(call, &reply);
+}
+
+void mg_call_later(struct mg_call *call, uv_timer_cb then)
+{
+    start_timer(call, then, 0);
 }
 
 void mg_call_defer(struct mg_call *call)

@@ -5,6 +5,51 @@
 
 #include "server/jobs_priv.h"
 
+/* ---- whose job is it? ---- */
+
+static void act_if_owner(struct mg_call *call, const char *owner)
+{
+    if (strcmp(call->caller, owner) == 0)
+        call->act(call);
+    else
+        mg_call_fail(call, "forbidden", "the job belongs to another token");
+}
+
+static void on_owner(void *ctx, const struct mg_store_result *result)
+{
+    struct mg_call *call = ctx;
+    struct mg_reply reply;
+    mg_reply_init(&reply);
+    if (mg_jobs_store_problem(call->jobs, result, &reply))
+        mg_call_finish(call, &reply);
+    else
+        act_if_owner(call, result->job->owner);
+}
+
+static void on_look(uv_timer_t *timer)
+{
+    struct mg_call *call = timer->data;
+    struct mg_job *job = mg_jobs_find(call->jobs, call->id);
+    if (job)
+        act_if_owner(call, job->info.owner);
+    else
+        mg_store_get_job(call->jobs->config.store, call->id, on_owner, call);
+}
+
+static mg_ticket act_as(struct mg_call *call, const struct mg_caller *caller, void (*act)(struct mg_call *call))
+{
+    mg_ticket ticket = call->ticket;
+    snprintf(call->caller, sizeof call->caller, "%s", caller->name);
+    call->act = act;
+    if (caller->role == MG_ROLE_ADMIN)
+        act(call);
+    else
+        mg_call_later(call, on_look);
+    return ticket;
+}
+
+/* ---- the changes ---- */
+
 /* True if the result is a problem; the call is answered then. */
 static bool refuse(struct mg_call *call, const struct mg_store_result *result, const char *conflict, const char *detail)
 {
@@ -30,12 +75,14 @@ static void on_cancelled(void *ctx, const struct mg_store_result *result)
         mg_call_answer_job(call, result->job);
 }
 
-mg_ticket mg_jobs_cancel(mg_jobs *jobs, const char *id, mg_reply_cb done, void *context)
+static void cancel(struct mg_call *call)
 {
-    struct mg_call *call = mg_call_new(jobs, id, done, context);
-    mg_ticket ticket = call->ticket;
-    mg_store_cancel(jobs->config.store, id, on_cancelled, call);
-    return ticket;
+    mg_store_cancel(call->jobs->config.store, call->id, on_cancelled, call);
+}
+
+mg_ticket mg_jobs_cancel(mg_jobs *jobs, const struct mg_caller *caller, const char *id, mg_reply_cb done, void *context)
+{
+    return act_as(mg_call_new(jobs, id, done, context), caller, cancel);
 }
 
 static void on_retried(void *ctx, const struct mg_store_result *result)
@@ -51,12 +98,12 @@ static void on_retried(void *ctx, const struct mg_store_result *result)
     mg_jobs_schedule(jobs);
 }
 
-mg_ticket mg_jobs_retry(mg_jobs *jobs, const char *id, mg_reply_cb done, void *context)
+mg_ticket mg_jobs_retry(mg_jobs *jobs, const struct mg_caller *caller, const char *id, mg_reply_cb done, void *context)
 {
     struct mg_call *call = mg_call_new(jobs, id, done, context);
     mg_ticket ticket = call->ticket;
-    if (!mg_call_refused(call, ""))
-        mg_store_retry(jobs->config.store, id, "", NULL, on_retried, call);
+    if (!mg_call_refused(call, caller->name))
+        mg_store_retry(jobs->config.store, id, caller->name, caller->name, on_retried, call);
     return ticket;
 }
 
@@ -72,12 +119,14 @@ static void on_deleted(void *ctx, const struct mg_store_result *result)
     mg_call_finish(call, &reply);
 }
 
-mg_ticket mg_jobs_delete(mg_jobs *jobs, const char *id, mg_reply_cb done, void *context)
+static void delete_job(struct mg_call *call)
 {
-    struct mg_call *call = mg_call_new(jobs, id, done, context);
-    mg_ticket ticket = call->ticket;
-    mg_store_delete(jobs->config.store, id, on_deleted, call);
-    return ticket;
+    mg_store_delete(call->jobs->config.store, call->id, on_deleted, call);
+}
+
+mg_ticket mg_jobs_delete(mg_jobs *jobs, const struct mg_caller *caller, const char *id, mg_reply_cb done, void *context)
+{
+    return act_as(mg_call_new(jobs, id, done, context), caller, delete_job);
 }
 
 static void on_changed(void *ctx, const struct mg_store_result *result)
@@ -90,12 +139,17 @@ static void on_changed(void *ctx, const struct mg_store_result *result)
     mg_call_answer_job(call, result->job);
 }
 
-mg_ticket mg_jobs_pin(mg_jobs *jobs, const char *id, bool pinned, mg_reply_cb done, void *context)
+static void pin(struct mg_call *call)
+{
+    mg_store_pin(call->jobs->config.store, call->id, call->pinned, on_changed, call);
+}
+
+mg_ticket mg_jobs_pin(mg_jobs *jobs, const struct mg_caller *caller, const char *id, bool pinned, mg_reply_cb done,
+                      void *context)
 {
     struct mg_call *call = mg_call_new(jobs, id, done, context);
-    mg_ticket ticket = call->ticket;
-    mg_store_pin(jobs->config.store, id, pinned, on_changed, call);
-    return ticket;
+    call->pinned = pinned;
+    return act_as(call, caller, pin);
 }
 
 /* ---- PATCH ---- */
@@ -139,7 +193,13 @@ static void check_patch(struct mg_call *call, const json_t *root)
     }
 }
 
-mg_ticket mg_jobs_patch(mg_jobs *jobs, const char *id, const char *json, size_t size, mg_reply_cb done, void *context)
+static void patch(struct mg_call *call)
+{
+    mg_store_patch(call->jobs->config.store, call->id, call->name, call->labels, on_changed, call);
+}
+
+mg_ticket mg_jobs_patch(mg_jobs *jobs, const struct mg_caller *caller, const char *id, const char *json, size_t size,
+                        mg_reply_cb done, void *context)
 {
     struct mg_call *call = mg_call_new(jobs, id, done, context);
     mg_ticket ticket = call->ticket;
@@ -148,11 +208,10 @@ mg_ticket mg_jobs_patch(mg_jobs *jobs, const char *id, const char *json, size_t 
     if (call->reply.problem) {
         mg_call_defer(call);
     } else {
-        json_t *labels = json_object_get(root, "labels");
-        char *text = labels ? json_dumps(labels, JSON_COMPACT) : NULL;
-        mg_store_patch(jobs->config.store, id, json_string_value(json_object_get(root, "name")), text, on_changed,
-                       call);
-        free(text);
+        json_t *labels = json_object_get(root, "labels"), *name = json_object_get(root, "name");
+        call->labels = labels ? json_dumps(labels, JSON_COMPACT) : NULL;
+        call->name = name ? strdup(json_string_value(name)) : NULL;
+        act_as(call, caller, patch);
     }
     json_decref(root);
     return ticket;

@@ -70,6 +70,10 @@ struct mg_call {
     json_t *meta;          /* what intake says about the request */
     struct mg_reply taken; /* intake's answer */
     char reuse[16];
+    /* changes: what is to be done once the caller is known to be allowed it */
+    void (*act)(struct mg_call *call);
+    char caller[MG_TOKEN_NAME], *name, *labels;
+    bool pinned;
     /* plan, timeline, graph */
     enum mg_intake_kind kind;
     char which[24], format[8];
@@ -145,6 +149,8 @@ struct mg_call *mg_call_new(mg_jobs *jobs, const char *id, mg_reply_cb done, voi
 void mg_call_finish(struct mg_call *call, struct mg_reply *reply);
 /* The same from the loop, for calls that are decided at once. */
 void mg_call_defer(struct mg_call *call);
+/* `then` from the loop; its timer's data is the call. */
+void mg_call_later(struct mg_call *call, uv_timer_cb then);
 void mg_call_fail(struct mg_call *call, const char *problem, const char *detail);
 /* Answers with the job's summary. */
 void mg_call_answer_job(struct mg_call *call, const struct mg_store_job *info);

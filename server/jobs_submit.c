@@ -156,6 +156,7 @@ static void store_queued(struct mg_call *call)
                                              .name = text_of(call->meta, "name"),
                                              .labels = normal.labels,
                                              .owner = call->owner,
+                                             .token = call->owner,
                                              .priority =
                                                  priority < 0 ? MG_PRIORITY_NORMAL : (enum mg_job_priority)priority,
                                              .deadline_at = deadline_of(call->meta, wall_ms()),

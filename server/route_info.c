@@ -179,9 +179,13 @@ void mg_route_whoami(struct mg_request *req)
     mg_writer_init(&w);
     mg_write_begin_object(&w);
     mg_write_key(&w, "name");
-    mg_write_null(&w);
-    mg_write_member_string(&w, "role", "admin");
-    mg_write_member_string(&w, "why", "no token is needed on this address");
+    if (*req->caller.name)
+        mg_write_string(&w, req->caller.name);
+    else
+        mg_write_null(&w);
+    mg_write_member_string(&w, "role", mg_role_name(req->caller.role));
+    if (!*req->caller.name)
+        mg_write_member_string(&w, "why", "no token is needed on this address");
     mg_write_end_object(&w);
     mg_reply_json(req, 200, &w);
 }

@@ -119,17 +119,20 @@ void mg_route_job_patch(struct mg_request *req)
 {
     size_t size;
     const char *body = mg_request_body(req, &size);
-    mg_request_await(req, mg_jobs_patch(jobs_of(req), mg_request_part(req, 0), body, size, mg_request_answer, req));
+    mg_request_await(req, mg_jobs_patch(jobs_of(req), mg_request_caller(req), mg_request_part(req, 0), body, size,
+                                        mg_request_answer, req));
 }
 
 void mg_route_job_delete(struct mg_request *req)
 {
-    mg_request_await(req, mg_jobs_delete(jobs_of(req), mg_request_part(req, 0), mg_request_answer, req));
+    mg_request_await(
+        req, mg_jobs_delete(jobs_of(req), mg_request_caller(req), mg_request_part(req, 0), mg_request_answer, req));
 }
 
 void mg_route_job_cancel(struct mg_request *req)
 {
-    mg_request_await(req, mg_jobs_cancel(jobs_of(req), mg_request_part(req, 0), mg_request_answer, req));
+    mg_request_await(
+        req, mg_jobs_cancel(jobs_of(req), mg_request_caller(req), mg_request_part(req, 0), mg_request_answer, req));
 }
 
 /* 202 with the place of the new job. */
@@ -150,17 +153,20 @@ void mg_route_answer_created(void *context, struct mg_reply *reply)
 
 void mg_route_job_retry(struct mg_request *req)
 {
-    mg_request_await(req, mg_jobs_retry(jobs_of(req), mg_request_part(req, 0), mg_route_answer_created, req));
+    mg_request_await(req, mg_jobs_retry(jobs_of(req), mg_request_caller(req), mg_request_part(req, 0),
+                                        mg_route_answer_created, req));
 }
 
 void mg_route_job_pin(struct mg_request *req)
 {
-    mg_request_await(req, mg_jobs_pin(jobs_of(req), mg_request_part(req, 0), true, mg_request_answer, req));
+    mg_request_await(
+        req, mg_jobs_pin(jobs_of(req), mg_request_caller(req), mg_request_part(req, 0), true, mg_request_answer, req));
 }
 
 void mg_route_job_unpin(struct mg_request *req)
 {
-    mg_request_await(req, mg_jobs_pin(jobs_of(req), mg_request_part(req, 0), false, mg_request_answer, req));
+    mg_request_await(
+        req, mg_jobs_pin(jobs_of(req), mg_request_caller(req), mg_request_part(req, 0), false, mg_request_answer, req));
 }
 
 void mg_route_job_request(struct mg_request *req)

@@ -5,6 +5,7 @@
 #include "server/http.h"
 #include "server/jobs.h"
 #include "server/routes.h"
+#include "server/tokens.h"
 
 enum { MAX_FORM = 12000 };
 
@@ -31,7 +32,7 @@ static bool begin(struct mg_request *req, struct mg_submission *submission)
 {
     if (!check_room(req) || !check_headers(req) || !mg_request_wait(req, &submission->wait_s))
         return false;
-    submission->owner = "";
+    submission->owner = mg_request_caller(req)->name;
     submission->request_id = mg_request_id(req);
     submission->form = mg_request_form(req);
     if (!submission->form || strlen(submission->form) > MAX_FORM) {

@@ -96,6 +96,7 @@ mg_ticket mg_jobs_get(mg_jobs *jobs, const char *id, double wait_s, mg_reply_cb 
         return 0;                                                                                                      \
     }
 #define TEXT(name) UNASKED const char *name
+#define CALLER UNASKED const struct mg_caller *caller
 NEVER(mg_jobs_submit, UNASKED const struct mg_submission *submission)
 NEVER(mg_jobs_estimate, UNASKED const struct mg_submission *submission)
 NEVER(mg_jobs_list, UNASKED const struct mg_job_query *query)
@@ -104,11 +105,11 @@ NEVER(mg_jobs_pareto, TEXT(id))
 NEVER(mg_jobs_plan, TEXT(id), TEXT(plan), TEXT(format))
 NEVER(mg_jobs_timeline, TEXT(id), TEXT(plan))
 NEVER(mg_jobs_graph, TEXT(id), TEXT(format))
-NEVER(mg_jobs_cancel, TEXT(id))
-NEVER(mg_jobs_retry, TEXT(id))
-NEVER(mg_jobs_delete, TEXT(id))
-NEVER(mg_jobs_pin, TEXT(id), UNASKED bool pinned)
-NEVER(mg_jobs_patch, TEXT(id), TEXT(json), UNASKED size_t size)
+NEVER(mg_jobs_cancel, CALLER, TEXT(id))
+NEVER(mg_jobs_retry, CALLER, TEXT(id))
+NEVER(mg_jobs_delete, CALLER, TEXT(id))
+NEVER(mg_jobs_pin, CALLER, TEXT(id), UNASKED bool pinned)
+NEVER(mg_jobs_patch, CALLER, TEXT(id), TEXT(json), UNASKED size_t size)
 
 void mg_jobs_stats(const mg_jobs *jobs, struct mg_jobs_stats *out)
 {

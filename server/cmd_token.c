@@ -1,0 +1,123 @@
+/* `magisd token add NAME --role R | list | revoke NAME`: works on DIR/tokens.json, beside a running daemon too. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "server/options.h"
+#include "server/tokens.h"
+
+static const char *data_dir(const struct mg_options *options)
+{
+    const char *dir = options->value[MG_OPTION_DATA];
+    return dir ? dir : "magisd-data";
+}
+
+static int fail(const struct mg_error *err)
+{
+    fprintf(stderr, "magisd token: %s\n", err->message);
+    return err->code == MG_ERR_INVALID ? MG_EXIT_USAGE : MG_EXIT_FAILED;
+}
+
+/* "30d", "12h" from now, or a day (UTC). */
+static bool read_expiry(const char *text, int64_t *ms)
+{
+    char *end;
+    struct tm day = {0};
+    double count = strtod(text, &end);
+    if (end != text && count > 0 && (strcmp(end, "d") == 0 || strcmp(end, "h") == 0)) {
+        *ms = ((int64_t)time(NULL) + (int64_t)(count * (*end == 'd' ? 86400 : 3600))) * 1000;
+        return true;
+    }
+    const char *rest = strptime(text, "%Y-%m-%d", &day);
+    *ms = rest && !*rest ? (int64_t)timegm(&day) * 1000 : 0;
+    return *ms > 0;
+}
+
+static int add(const struct mg_options *options, const char *name)
+{
+    struct mg_token token = {.role = MG_ROLE_READ};
+    struct mg_error err = {0};
+    char text[MG_TOKEN_TEXT];
+    const char *role = options->value[MG_OPTION_ROLE], *expires = options->value[MG_OPTION_EXPIRES];
+    int value = role ? mg_role_parse(role) : -1;
+    if (value < 0) {
+        fprintf(stderr, "magisd token add: --role is read, submit, measure or admin\n");
+        return MG_EXIT_USAGE;
+    }
+    if (expires && !read_expiry(expires, &token.expires_at)) {
+        fprintf(stderr, "magisd token add: --expires is a time like 90d or 12h, or a day like 2030-01-31\n");
+        return MG_EXIT_USAGE;
+    }
+    if (strlen(name) >= sizeof token.name) {
+        fprintf(stderr, "magisd token add: the name is too long\n");
+        return MG_EXIT_USAGE;
+    }
+    snprintf(token.name, sizeof token.name, "%s", name);
+    token.role = (enum mg_role)value;
+    mkdir(data_dir(options), 0700);
+    if (mg_tokens_add(data_dir(options), &token, text, &err) != MG_OK)
+        return fail(&err);
+    fprintf(stderr, "This token is shown once; send it as Authorization: Bearer TOKEN.\n");
+    printf("%s\n", text);
+    return MG_EXIT_DONE;
+}
+
+static void print_time(int64_t ms)
+{
+    char text[32] = "-";
+    struct tm parts;
+    time_t seconds = (time_t)(ms / 1000);
+    if (ms > 0 && gmtime_r(&seconds, &parts))
+        strftime(text, sizeof text, "%Y-%m-%d %H:%M", &parts);
+    printf("  %-16s", text);
+}
+
+static int list(const struct mg_options *options)
+{
+    struct mg_token *tokens;
+    size_t count;
+    struct mg_error err = {0};
+    if (mg_tokens_list(data_dir(options), &tokens, &count, &err) != MG_OK)
+        return fail(&err);
+    printf("%-24s %-8s  %-16s  %-16s  %-16s\n", "name", "role", "made (UTC)", "expires", "revoked");
+    for (size_t i = 0; i < count; i++) {
+        printf("%-24s %-8s", tokens[i].name, mg_role_name(tokens[i].role));
+        print_time(tokens[i].created_at);
+        print_time(tokens[i].expires_at);
+        print_time(tokens[i].revoked_at);
+        printf("\n");
+    }
+    free(tokens);
+    return MG_EXIT_DONE;
+}
+
+static int run(const struct mg_options *options)
+{
+    const char *what = options->argument_count ? options->argument[0] : "";
+    struct mg_error err = {0};
+    if (strcmp(what, "list") == 0 && options->argument_count == 1)
+        return list(options);
+    if (strcmp(what, "add") == 0 && options->argument_count == 2)
+        return add(options, options->argument[1]);
+    if (strcmp(what, "revoke") == 0 && options->argument_count == 2) {
+        if (mg_tokens_revoke(data_dir(options), options->argument[1], &err) != MG_OK)
+            return fail(&err);
+        printf("%s is revoked\n", options->argument[1]);
+        return MG_EXIT_DONE;
+    }
+    fprintf(stderr,
+            "usage: magisd token add NAME --role read|submit|measure|admin [--expires D] | list | revoke NAME\n");
+    return MG_EXIT_USAGE;
+}
+
+int mg_cmd_token(int argc, char **argv)
+{
+    struct mg_options options;
+    int code;
+    if (mg_options_parse(&options, MG_COMMAND_TOKEN, argc, argv, &code))
+        code = run(&options);
+    mg_options_release(&options);
+    return code;
+}
