@@ -5,6 +5,8 @@
 #include "base/digest.h"
 #include "formats/onnx_priv.h"
 
+enum { MAX_LIST = 1 << 16 };
+
 /* ---- names ---- */
 
 static size_t slot_of(const struct onnx_names *names, const char *name)
@@ -18,7 +20,7 @@ static size_t slot_of(const struct onnx_names *names, const char *name)
 static void grow_names(struct onnx_names *names, struct mg_arena *arena)
 {
     struct onnx_names old = *names;
-    names->capacity = old.capacity ? old.capacity * 2 : 16;
+    names->capacity = old.capacity ? old.capacity * 2 : 4;
     names->slot = MG_NEW_ARRAY(arena, struct onnx_name_slot, names->capacity);
     for (size_t i = 0; i < old.capacity; i++)
         if (old.slot[i].name)
@@ -38,6 +40,23 @@ void **mg_onnx_name(struct onnx_names *names, struct mg_arena *arena, const char
 void *mg_onnx_find(const struct onnx_names *names, const char *name)
 {
     return names->capacity ? names->slot[slot_of(names, name)].what : NULL;
+}
+
+const char *mg_onnx_unique(struct onnx_names *names, struct mg_arena *arena, const char *name)
+{
+    void **slot = mg_onnx_name(names, arena, name);
+    uintptr_t used = (uintptr_t)*slot;
+    if (!used) {
+        *slot = (void *)(uintptr_t)1;
+        return name;
+    }
+    const char *other;
+    do
+        other = mg_arena_printf(arena, "%s_%zu", name, (size_t)++used);
+    while (mg_onnx_find(names, other));
+    *mg_onnx_name(names, arena, name) = (void *)used;
+    *mg_onnx_name(names, arena, other) = (void *)(uintptr_t)1;
+    return other;
 }
 
 /* ---- failures ---- */
@@ -207,11 +226,13 @@ const int64_t *mg_onnx_known_ints(struct onnx_call *c, uint32_t i, uint32_t *cou
     if (data && !data->whole)
         mg_onnx_invalid(c, "operand %u must be of integers", i);
     int64_t elements = data ? mg_shape_elements(&data->shape) : 0;
-    if (elements > UINT16_MAX)
+    if (elements > MAX_LIST)
         mg_onnx_unsupported(c, "operand %u is a list of %lld numbers", i, (long long)elements);
     if (c->code != MG_OK)
         return NULL;
     *count = (uint32_t)elements;
+    if (!data->uniform)
+        return data->whole;
     int64_t *list = MG_NEW_ARRAY(c->m->arena, int64_t, *count + 1);
     for (uint32_t k = 0; k < *count; k++)
         list[k] = data->whole[data->uniform ? 0 : k];
@@ -256,11 +277,7 @@ const struct mg_value_info *mg_onnx_info(const struct onnx_call *c, mg_value val
 static const char *op_name(struct onnx_call *c)
 {
     const char *name = c->last ? c->name : mg_arena_printf(c->m->arena, "%s.%u", c->name, ++c->made);
-    const char *base = name;
-    for (unsigned n = 2; mg_onnx_find(&c->m->op_names, name); n++)
-        name = mg_arena_printf(c->m->arena, "%s_%u", base, n);
-    *mg_onnx_name(&c->m->op_names, c->m->arena, name) = c->m;
-    return name;
+    return mg_onnx_unique(&c->m->op_names, c->m->arena, name);
 }
 
 static const char *value_name(struct onnx_call *c, const char *op, uint32_t slot)
@@ -270,10 +287,7 @@ static const char *value_name(struct onnx_call *c, const char *op, uint32_t slot
         name = mg_arena_printf(c->m->arena, "%s%s", c->s->prefix, ONNX_NAME(c->node->outputs, slot));
     else
         name = mg_arena_printf(c->m->arena, "%s:%u", op, slot);
-    const char *base = name;
-    for (unsigned n = 2; mg_graph_find_value(c->m->g, name) != MG_NONE; n++)
-        name = mg_arena_printf(c->m->arena, "%s_%u", base, n);
-    return name;
+    return mg_onnx_unique(&c->m->value_names, c->m->arena, name);
 }
 
 void mg_onnx_last(struct onnx_call *c)

@@ -17,6 +17,7 @@ static struct mg_onnx_data *new_data(struct onnx_call *c, enum mg_dtype dtype, c
 {
     struct mg_onnx_data *data = MG_NEW(c->m->arena, struct mg_onnx_data);
     int64_t count = mg_shape_elements(shape);
+    c->m->folded += (uint64_t)count;
     *data = (struct mg_onnx_data){.dtype = dtype, .shape = *shape};
     *real = is_real(dtype) ? MG_NEW_ARRAY(c->m->arena, double, count + 1) : NULL;
     *whole = *real ? NULL : MG_NEW_ARRAY(c->m->arena, int64_t, count + 1);

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_NODES = 200000, MAX_INLINE = 32 };
+enum { MAX_NODES = 200000, MAX_INLINE = 32, MAX_REASONS = 200, MAX_FOLDED = 1 << 20, FREE_NODES = 8000, CALLS = 8 };
 
 #define TRY(call)                                                                                                      \
     do {                                                                                                               \
@@ -25,6 +25,8 @@ void mg_onnx_add_reason(struct onnx_import *m, const char *text)
             return;
         }
     }
+    if (m->reason_count == MAX_REASONS)
+        return;
     *MG_PUSH(m->arena, m->reasons, m->reason_count, m->reason_capacity) =
         (struct onnx_reason){mg_arena_strdup(m->arena, text), 1};
 }
@@ -50,10 +52,7 @@ mg_value mg_onnx_materialise(struct onnx_import *m, struct onnx_value *value, en
 {
     if (value->value != MG_NONE || value->lost)
         return value->value;
-    const char *name = *value->name ? value->name : "constant";
-    const char *base = name;
-    for (unsigned n = 2; mg_graph_find_value(m->g, name) != MG_NONE; n++)
-        name = mg_arena_printf(m->arena, "%s_%u", base, n);
+    const char *name = mg_onnx_unique(&m->value_names, m->arena, *value->name ? value->name : "constant");
     value->value = mg_graph_add_value(m->g, name, kind, value->dtype, &value->shape);
     value->name = name;
     if (value->data)
@@ -230,9 +229,9 @@ enum mg_code mg_onnx_add_nodes(struct onnx_scope *s, const struct onnx_list *nod
     o.at = MG_NEW_ARRAY(arena, uint32_t, nodes->count + 1);
     o.operands = MG_NEW_ARRAY(arena, struct free_names, nodes->count + 1);
     s->m->node_count += nodes->count;
-    if (s->m->node_count > MAX_NODES)
-        return mg_fail(s->m->err, MG_ERR_LIMIT, "", "more than %d nodes, counting those of functions at each call",
-                       MAX_NODES);
+    if (s->m->node_count > s->m->node_limit)
+        return mg_fail(s->m->err, MG_ERR_LIMIT, "", "more than %llu nodes, counting those of functions at each call",
+                       (unsigned long long)s->m->node_limit);
     TRY(index_producers(&o));
     mark(&o, wanted, wanted_count);
     for (uint32_t i = 0; i < nodes->count; i++)
@@ -326,17 +325,12 @@ static void add_opaque(struct onnx_call *c, const struct mg_onnx_data *shapes)
     const char **names = MG_NEW_ARRAY(c->m->arena, const char *, c->out_count + 1);
     for (uint32_t i = 0; i < c->out_count && c->code == MG_OK; i++) {
         const char *base = mg_arena_printf(c->m->arena, "%s%s", c->s->prefix, ONNX_NAME(c->node->outputs, i));
-        names[i] = *base ? base : mg_arena_printf(c->m->arena, "%s:%u", c->name, i);
-        for (unsigned n = 2; mg_graph_find_value(c->m->g, names[i]) != MG_NONE; n++)
-            names[i] = mg_arena_printf(c->m->arena, "%s_%u", base, n);
+        names[i] = mg_onnx_unique(&c->m->value_names, c->m->arena, base);
         mg_graph_add_value(c->m->g, names[i], MG_KIND_COMPUTED, shapes[i].dtype, &shapes[i].shape);
     }
     if (c->code != MG_OK)
         return;
-    const char *name = c->name;
-    for (unsigned n = 2; mg_onnx_find(&c->m->op_names, name); n++)
-        name = mg_arena_printf(c->m->arena, "%s_%u", c->name, n);
-    *mg_onnx_name(&c->m->op_names, c->m->arena, name) = c->m;
+    const char *name = mg_onnx_unique(&c->m->op_names, c->m->arena, c->name);
     c->code = mg_graph_add_op(c->m->g, MG_OP_OPAQUE, name, in, in_count, ATTRS(A_TEXT(TARGET, target)), names,
                               c->out_count, out, c->m->err);
     for (uint32_t i = 0; i < c->out_count && c->code == MG_OK; i++)
@@ -358,7 +352,7 @@ static void run_rule(struct onnx_call *c, const struct onnx_rule *rule)
                         rule->min_in, rule->max_in);
         return;
     }
-    if (rule->fold && all_constant(c) && rule->fold(c, rule->fold_which))
+    if (c->m->folded < MAX_FOLDED && all_constant(c) && rule->fold(c, rule->fold_which))
         return;
     if (c->code == MG_OK && rule->rule)
         rule->rule(c, rule->which);
@@ -585,6 +579,7 @@ static enum mg_code add_inputs(struct onnx_scope *s, const struct onnx_graph *gr
         }
         *value =
             (struct onnx_value){.name = info->name, .dtype = shape.dtype, .shape = shape.shape, .origin = ONNX_INPUT};
+        (void)mg_onnx_unique(&m->value_names, m->arena, info->name);
         value->value = mg_graph_add_value(m->g, info->name, MG_KIND_INPUT, shape.dtype, &shape.shape);
         for (uint32_t k = 0; k < m->options->given_count; k++)
             if (strcmp(m->options->given[k].name, info->name) == 0)
@@ -602,10 +597,7 @@ static mg_value named_output(struct onnx_import *m, struct onnx_value *value, co
         m, value, value->origin == ONNX_INITIALIZER && value->dtype < MG_DTYPE_I64 ? MG_KIND_WEIGHT : MG_KIND_CONSTANT);
     if (v == MG_NONE || strcmp(m->g->values[v].name, name) == 0 || mg_graph_find_value(m->g, name) != MG_NONE)
         return v;
-    const char *op = name;
-    for (unsigned n = 2; mg_onnx_find(&m->op_names, op); n++)
-        op = mg_arena_printf(m->arena, "%s_%u", name, n);
-    *mg_onnx_name(&m->op_names, m->arena, op) = m;
+    const char *op = mg_onnx_unique(&m->op_names, m->arena, name);
     mg_value out = MG_NONE;
     struct mg_error ignored;
     enum mg_code code = mg_graph_add_op(m->g, MG_OP_COPY, op, &v, 1, NULL, 0, &name, 1, &out, &ignored);
@@ -639,7 +631,8 @@ static enum mg_code fail_unsupported(struct onnx_import *m)
         list = mg_arena_printf(m->arena, "%s%s%.150s x%u", list, shown ? ", " : "", reason->text, reason->count);
     }
     if (shown < m->reason_count)
-        list = mg_arena_printf(m->arena, "%s, and %zu more kinds", list, m->reason_count - shown);
+        list = mg_arena_printf(m->arena, "%s, and %zu%s more kinds", list, m->reason_count - shown,
+                               m->reason_count == MAX_REASONS ? " or" : "");
     return mg_fail(m->err, MG_ERR_UNSUPPORTED, "", "unsupported operators: %s", list);
 }
 
@@ -670,6 +663,8 @@ static enum mg_code import(struct onnx_import *m)
         names[i] = name ? name : "";
     }
     index_functions(m);
+    m->node_limit = FREE_NODES + CALLS * (uint64_t)graph->nodes.count;
+    m->node_limit = m->node_limit > MAX_NODES ? MAX_NODES : m->node_limit;
     index_declared(s, &graph->value_infos);
     index_declared(s, &graph->outputs);
     TRY(mg_onnx_add_initializers(s, graph));

@@ -394,6 +394,7 @@ struct mg_onnx_data *onnx_integers(struct onnx_call *c, const int64_t *list, uin
     struct mg_onnx_data *data = MG_NEW(c->m->arena, struct mg_onnx_data);
     *data = (struct mg_onnx_data){.dtype = MG_DTYPE_I64, .shape = {.rank = 1, .dim = {count}}};
     data->whole = mg_arena_copy(c->m->arena, list, count * sizeof *list);
+    c->m->folded += count;
     return data;
 }
 

@@ -22,6 +22,8 @@ struct onnx_names {
 /* The slot of a name, made if it is not there (what = NULL). */
 void **mg_onnx_name(struct onnx_names *names, struct mg_arena *arena, const char *name);
 void *mg_onnx_find(const struct onnx_names *names, const char *name); /* NULL if unknown */
+/* `name`, or the first of name_2, name_3, ... that is not taken yet; taken from now on. For tables of nothing else. */
+const char *mg_onnx_unique(struct onnx_names *names, struct mg_arena *arena, const char *name);
 
 /* ---- values ---- */
 
@@ -50,10 +52,11 @@ struct onnx_import {
     const struct onnx_model *model;
     struct mg_onnx_model *out;
     struct mg_graph *g;
-    struct onnx_names op_names, functions, symbols;
+    struct onnx_names op_names, value_names, functions, symbols;
     struct onnx_reason *reasons; /* what is not supported */
     size_t reason_count, reason_capacity;
-    uint32_t node_count; /* after inlining */
+    uint64_t node_count, node_limit; /* counting those of functions at each call */
+    uint64_t folded;                 /* elements of tensors that were computed */
 };
 struct onnx_scope {
     struct onnx_import *m;

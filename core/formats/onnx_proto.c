@@ -172,7 +172,13 @@ static void set_budget(struct reader *r)
 static void *push(struct reader *r, struct onnx_list *list, size_t size)
 {
     if (list->count == list->capacity) {
+        /* most lists of a model hold one or two elements */
         size_t capacity = list->capacity;
+        if (!capacity) {
+            list->items = mg_arena_alloc(r->how->arena, size);
+            list->capacity = list->count = 1;
+            return list->items;
+        }
         list->items = mg_arena_grow(r->how->arena, list->items, list->count, &capacity, list->count + 1, size);
         list->capacity = (uint32_t)capacity;
     }

@@ -121,7 +121,7 @@ void onnx_rule_range(struct onnx_call *c, int which)
     (void)which;
     if (size < 0)
         mg_onnx_invalid(c, "the range has no end");
-    if (dtype >= MG_DTYPE_I64 && size >= 0 && size <= 4096 && c->code == MG_OK) {
+    if (dtype >= MG_DTYPE_I64 && size >= 0 && size <= 4096 && c->m->folded < (1 << 20) && c->code == MG_OK) {
         int64_t *list = MG_NEW_ARRAY(c->m->arena, int64_t, size + 1);
         for (int64_t i = 0; i < size; i++)
             list[i] = (int64_t)start + i * (int64_t)delta;
