@@ -24,10 +24,12 @@ struct mg_known_point {
 struct mg_run {
     mg_worker *worker; /* NULL: being claimed or loaded */
     struct mg_front_limits limits;
-    bool limited;                       /* the request has a limit */
-    double latency_ratio, memory_ratio; /* limits relative to an original not known yet; 0: none */
-    bool resumes;                       /* a seconds job that continues */
-    double base_elapsed;                /* search time of earlier attempts */
+    bool limited;                                /* the request has a limit */
+    double latency_ratio, memory_ratio;          /* limits relative to an original not known yet; 0: none */
+    bool resumes;                                /* a seconds job that continues */
+    double base_elapsed;                         /* search time of earlier attempts */
+    struct mg_worker_start starts[MG_FRONT_MAX]; /* their plans, owned, while they are fetched for the worker */
+    size_t start_count, fetched;                 /* fetched: published points whose plan was asked for */
     struct mg_known_point *known;
     size_t known_count, known_capacity;
     struct mg_front_point published[MG_FRONT_MAX];

@@ -387,6 +387,9 @@ static void on_end(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_eve
     run->elapsed_s = event->elapsed_s;
     count_end(jobs, event);
     mg_jobs_note_success(jobs);
+    if (run->resumes)
+        mg_jobs_say(jobs, "info", "resumed", "job %s: went on from %llu of %zu plans", job->info.id,
+                    (unsigned long long)event->restored, run->fetched);
     bool told = strcmp(event->stopped_by, "cancelled") == 0;
     if (told && jobs->draining && !run->deadline && job->info.state == MG_JOB_RUNNING) {
         run->saved_at = 0;
@@ -530,11 +533,19 @@ static void on_worker(void *context, const struct mg_worker_event *event)
 
 /* ---- the start ---- */
 
+static void free_starts(struct mg_run *run)
+{
+    for (size_t i = 0; i < run->start_count; i++)
+        free((void *)(uintptr_t)run->starts[i].data);
+    run->start_count = 0;
+}
+
 void mg_run_free(mg_jobs *jobs, struct mg_job *job)
 {
     struct mg_run *run = job->run;
     mg_jobs_note_time(jobs, job);
     free_baseline(run);
+    free_starts(run);
     free(run->baseline);
     free(run->known);
     free(run);
@@ -603,9 +614,12 @@ static void launch(mg_jobs *jobs, struct mg_job *job, const struct mg_store_resu
                                             .request_size = strlen(work->text),
                                             .graph = work->blob.data,
                                             .graph_size = work->blob.size,
+                                            .starts = job->run->starts,
+                                            .start_count = job->run->start_count,
                                             .seconds = seconds_of(jobs, job),
                                             .timings_fd = -1};
     int status = mg_worker_start(&job->run->worker, &config, on_worker, owner);
+    free_starts(job->run);
     if (status != 0) {
         free(owner);
         job->run->worker = NULL;
@@ -616,6 +630,8 @@ static void launch(mg_jobs *jobs, struct mg_job *job, const struct mg_store_resu
     if (jobs->draining || job->info.state == MG_JOB_CANCELLING)
         mg_run_stop(jobs, job);
 }
+
+static void on_start(void *ctx, const struct mg_store_result *result);
 
 static void on_work(void *ctx, const struct mg_store_result *result)
 {
@@ -629,6 +645,31 @@ static void on_work(void *ctx, const struct mg_store_result *result)
         abandon(jobs, job, result->message);
     else
         launch(jobs, job, result);
+}
+
+/* A seconds job goes on from the plans of its earlier attempts: fetches the next one, at last the work. */
+static void fetch(struct mg_run *run, struct owner *owner)
+{
+    struct mg_store *store = owner->jobs->config.store;
+    if (run->resumes && run->fetched < run->published_count)
+        mg_store_get_plan(store, owner->id, run->published[run->fetched++].id, on_start, owner);
+    else
+        mg_store_get_work(store, owner->id, on_work, owner);
+}
+
+static void on_start(void *ctx, const struct mg_store_result *result)
+{
+    struct owner *owner = ctx;
+    struct mg_job *job = mg_jobs_find(owner->jobs, owner->id);
+    if (!job || !job->run) {
+        free(owner);
+        return;
+    }
+    struct mg_run *run = job->run;
+    if (result->code == MG_STORE_OK && result->blob.size)
+        run->starts[run->start_count++] =
+            (struct mg_worker_start){copy_blob(result->blob.data, result->blob.size), result->blob.size};
+    fetch(run, owner);
 }
 
 /* Points of an earlier attempt: they stand until covered. */
@@ -654,7 +695,7 @@ static void on_earlier(void *ctx, const struct mg_store_result *result)
         add_known(run, &front)->earlier = true;
         run->published[run->published_count++] = front;
     }
-    mg_store_get_work(jobs->config.store, owner->id, on_work, owner);
+    fetch(run, owner);
 }
 
 static void on_claimed(void *ctx, const struct mg_store_result *result)

@@ -135,6 +135,7 @@ static bool tell_end(mg_worker *worker, const json_t *line)
                                     .lower_bound_bytes = get_uint(line, "lower_bound_bytes"),
                                     .evaluations = get_uint(line, "evaluations"),
                                     .accepted = get_uint(line, "accepted"),
+                                    .restored = get_uint(line, "restored"),
                                     .rejected = get_uint(line, "rejected"),
                                     .elapsed_s = get_number(line, "elapsed_s")};
     const json_t *prices = json_object_get(line, "prices");
@@ -306,17 +307,28 @@ long mg_worker_pid(const mg_worker *worker)
 
 /* ---- the start ---- */
 
+static bool write_starts(int fd, const struct mg_worker_config *config)
+{
+    for (size_t i = 0; i < config->start_count; i++) {
+        uint64_t size = config->starts[i].size;
+        if (!mg_memfd_write(fd, &size, sizeof size) || !mg_memfd_write(fd, config->starts[i].data, size))
+            return false;
+    }
+    return true;
+}
+
 static int make_input(const struct mg_worker_config *config)
 {
     struct mg_worker_head head = {.magic = "MGWORK1",
                                   .request_size = config->request_size,
                                   .graph_size = config->graph_size,
+                                  .start_count = config->start_count,
                                   .seconds = config->seconds};
     int fd = mg_memfd("job");
     if (fd < 0)
         return -1;
     if (mg_memfd_write(fd, &head, sizeof head) && mg_memfd_write(fd, config->request, config->request_size) &&
-        mg_memfd_write(fd, config->graph, config->graph_size) && mg_memfd_seal(fd))
+        mg_memfd_write(fd, config->graph, config->graph_size) && write_starts(fd, config) && mg_memfd_seal(fd))
         return fd;
     close(fd);
     return -1;

@@ -1,8 +1,8 @@
 /* A search worker, seen from the daemon: one process for one job.
  *
- * fd 3: a sealed memfd with head, request and packed graph; fd 4: the spool, an unlinked file to which
- * packed plans are appended; fd 5: the timing snapshot (empty: none); stdout: control lines of at most
- * MG_WORKER_LINE bytes; anything else is a protocol error and ends the job. */
+ * fd 3: a sealed memfd with head, request, packed graph and the packed plans to go on from, each behind its size; fd 4:
+ * the spool, an unlinked file to which packed plans are appended; fd 5: the timing snapshot (empty: none); stdout:
+ * control lines of at most MG_WORKER_LINE bytes; anything else is a protocol error and ends the job. */
 #ifndef MG_SERVER_WORKER_H
 #define MG_SERVER_WORKER_H
 
@@ -14,7 +14,7 @@ enum { MG_WORKER_LINE = 4096, MG_WORKER_IN = 3, MG_WORKER_SPOOL = 4, MG_WORKER_T
 
 struct mg_worker_head {
     char magic[8]; /* "MGWORK1" */
-    uint64_t request_size, graph_size;
+    uint64_t request_size, graph_size, start_count;
     double seconds; /* what is left of the search time; 0: as the request says */
 };
 
@@ -26,7 +26,7 @@ struct mg_worker_head {
  * progress {evaluations, elapsed_s, fraction, accepted, rejected, latency_s, peak_bytes}
  * rejected {reason, message}: the checker refused a plan
  * end {outcome, stopped_by, lower_bound_bytes, lower_bound_operator, evaluations, accepted, rejected,
- *   seconds, prices: [4]}
+ *   restored, elapsed_s, prices: [4]}
  * error {code, pointer, message} */
 
 enum mg_worker_event_kind {
@@ -62,7 +62,7 @@ struct mg_worker_event {
     double elapsed_s, fraction;
     /* END */
     const char *outcome, *stopped_by, *lower_bound_operator;
-    uint64_t lower_bound_bytes;
+    uint64_t lower_bound_bytes, restored; /* restored: plans of an earlier attempt that it went on from */
     double prices[4];
     /* ERROR, REJECTED */
     const char *code, *pointer, *message;
@@ -73,6 +73,10 @@ struct mg_worker_event {
     const char *errors;  /* the last of its stderr */
 };
 
+struct mg_worker_start { /* a packed plan of an earlier attempt */
+    const void *data;
+    size_t size;
+};
 struct mg_worker_config {
     uv_loop_t *loop;
     const char *executable;
@@ -80,6 +84,8 @@ struct mg_worker_config {
     uint64_t memory_bytes, spool_bytes;
     const void *request, *graph; /* copied */
     size_t request_size, graph_size;
+    const struct mg_worker_start *starts; /* copied */
+    size_t start_count;
     double seconds;
     int timings_fd; /* -1: none */
 };

@@ -404,6 +404,7 @@ static void send_end(struct run *run, const struct mg_search_result *result)
     mg_write_member_uint(&w, "evaluations", result->evaluations);
     mg_write_member_uint(&w, "accepted", result->accepted);
     mg_write_member_uint(&w, "rejected", result->rejected);
+    mg_write_member_uint(&w, "restored", result->restored);
     mg_write_member_double(&w, "elapsed_s", result->seconds);
     write_prices(&w, result->original.plan);
     end_line(run, &w);
@@ -433,6 +434,27 @@ static void finish(struct run *run, const struct mg_search_result *result)
 
 /* ---- a job's life in the worker ---- */
 
+/* Plans of an earlier attempt. One that cannot be read is left out: the job goes on without it. */
+static void load_starts(struct run *run, const struct mg_worker_head *head, const char *at, const char *end)
+{
+    const struct mg_plan **starts = MG_NEW_ARRAY(&run->arena, const struct mg_plan *, MG_FRONT_MAX);
+    for (uint64_t i = 0; i < head->start_count && i < MG_FRONT_MAX; i++) {
+        uint64_t size;
+        struct mg_plan *plan;
+        struct mg_error ignored;
+        if ((size_t)(end - at) < sizeof size)
+            break;
+        memcpy(&size, at, sizeof size);
+        at += sizeof size;
+        if (size > (uint64_t)(end - at))
+            break;
+        if (mg_plan_unpack(at, size, &run->arena, &plan, &ignored) == MG_OK)
+            starts[run->options.start_count++] = plan;
+        at += size;
+    }
+    run->options.starts = starts;
+}
+
 static enum mg_code load(struct run *run, struct mg_error *err)
 {
     size_t size, graph_size;
@@ -461,6 +483,8 @@ static enum mg_code load(struct run *run, struct mg_error *err)
     mg_job_request_search_options(&run->request, &run->options);
     if (head.seconds > 0)
         run->options.max_seconds = head.seconds;
+    if (head.start_count)
+        load_starts(run, &head, input + sizeof head + head.request_size + head.graph_size, input + size);
     return code;
 }
 

@@ -4,6 +4,7 @@
 
 #include "search/expand.h"
 #include "search/microbatch.h"
+#include "search/restore.h"
 #include "search/schedule.h"
 #include "search/sublinear.h"
 
@@ -132,6 +133,13 @@ static double work_of(const struct mg_problem *p)
     return seconds;
 }
 
+/* A search that goes on has descended from its seeds before: what they gave is restored. */
+static bool is_covered(const struct mg_searcher *s, const struct mg_state *seed)
+{
+    const struct mg_state *best = s->restored ? mg_archive_within(&s->archive, 1.05 * seed->cost.latency) : NULL;
+    return best && (double)best->cost.peak < 0.95 * (double)seed->cost.peak;
+}
+
 /* All seeds are measured before any is descended from; those nearest to a memory limit come first. */
 static void descend_from_seeds(struct improver *m)
 {
@@ -154,7 +162,7 @@ static void descend_from_seeds(struct improver *m)
         }
     for (uint32_t i = 0; i < m->seeds; i++) {
         mg_searcher_enter(s, m->seed[i]->scheme->p);
-        if (!s->stop)
+        if (!s->stop && !is_covered(s, m->seed[i]))
             ladder(m, m->seed[i]);
         mg_pool_drop(&s->pool, m->seed[i]);
     }
@@ -267,6 +275,7 @@ void mg_improve(struct mg_searcher *s, struct mg_front *front)
         if (s->hand[i].latency > m.latency_cap)
             m.latency_cap = s->hand[i].latency;
     m.floor = memory_steers ? m.target[0].peak : 0;
+    s->restored = mg_restore_starts(s, &m.list);
     descend_from_seeds(&m);
     mg_frontier_init(&m.frontier, s, m.target, m.targets);
     uint32_t idle = 0; /* rounds in a row that found nothing to evaluate: the space is exhausted */

@@ -93,6 +93,7 @@ static enum mg_code run(void *context, struct mg_error *err)
     code = mg_front_finish(s, &c->front, c->out, err);
     c->out->seconds = s->observer->now(s->observer->context) - s->started;
     c->out->evaluations = s->evaluations;
+    c->out->restored = s->restored;
     c->out->stopped_by = s->stopped_by;
     decide_outcome(c);
     return code;

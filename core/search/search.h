@@ -40,6 +40,10 @@ struct mg_search_options {
     enum mg_numerics numerics;
     const struct mg_constraint *constraints;
     uint32_t constraint_count;
+    /* Plans to go on from, of this graph, device and options: what an earlier search published. The result then
+     * depends on them. One that is no state of this search is passed over. They must outlive the search. */
+    const struct mg_plan *const *starts;
+    uint32_t start_count;
 };
 
 enum mg_outcome { MG_OUTCOME_MET, MG_OUTCOME_NOT_MET, MG_OUTCOME_INFEASIBLE, MG_OUTCOME_FRONT };
@@ -70,7 +74,8 @@ struct mg_search_result {
     uint64_t lower_bound_bytes;
     const char *lower_bound_op; /* the operator that sets it */
     uint64_t evaluations, accepted, rejected;
-    double seconds; /* search time, by observer->now */
+    uint32_t restored; /* starting plans that were taken up */
+    double seconds;    /* search time, by observer->now */
 };
 
 struct mg_progress {

@@ -42,6 +42,7 @@ struct mg_searcher {
     struct mg_cost *hand; /* what uniform micro-batching costs, by number of parts */
     uint32_t hand_count;
     uint64_t evaluations;
+    uint32_t restored;    /* states that earlier plans gave */
     uint64_t next_look;   /* evaluations at which the clock is read again */
     uint32_t look_stride; /* evaluations between looks */
     double started, looked, stopped, last_report;

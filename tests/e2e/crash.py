@@ -2,6 +2,7 @@
 Nothing that was shown is lost, and the job goes on by itself."""
 import json
 import os
+import re
 import signal
 import threading
 import time
@@ -106,6 +107,31 @@ def test_worker_killed(t):
     t.check("time was counted", done["progress"]["elapsed_s"] >= before["progress"]["elapsed_s"], done["progress"])
     check_nothing_lost(t, daemon, job_id, plans)
     t.equal("the log says so", [line["event"] for line in daemon.log_lines()].count("worker-died"), 1)
+    t.equal("stops cleanly", daemon.close(), 0)
+
+
+def points_of(daemon, job_id):
+    return [(p["latency_s"], p["peak_bytes"]) for p in daemon.get("/jobs/%s/pareto" % job_id).json["pareto"]]
+
+
+def test_resumes_from_its_plans(t):
+    """Killed late, it has hardly time left: what it says then must come from the plans it was handed."""
+    daemon = Daemon("--workers", "1")
+    seconds = 12
+    job_id = daemon.post("/optimize", job_body(seconds)).json["id"]
+    until(lambda: job(daemon, job_id)["progress"]["elapsed_s"] > seconds - 4, 100)
+    worker = until(lambda: children(daemon, "worker"))
+    shown_points = points_of(daemon, job_id)
+    os.kill(worker[0], signal.SIGKILL)
+    done = ended(daemon, job_id)
+    t.equal("goes on by itself", (done["state"], done["attempts"]), ("succeeded", 2))
+    last = points_of(daemon, job_id)
+    near = 1.02  # of more than 64 points some are left out
+    lost = [p for p in shown_points if not any(q[0] <= p[0] * near and q[1] <= p[1] * near for q in last)]
+    t.equal("as good at every point shown", lost, [])
+    t.check("a front was shown", len(shown_points) > 5, shown_points)
+    went_on = re.search(r"went on from (\d+) of (\d+) plans", daemon.read_log())
+    t.check("the worker took all of them up", went_on and went_on[1] == went_on[2] and int(went_on[1]) > 5, went_on)
     t.equal("stops cleanly", daemon.close(), 0)
 
 
@@ -312,6 +338,6 @@ def test_validating(t):
 
 
 tests = Tests()
-tests.run(test_worker_killed, test_worker_killed_twice, test_evaluations_start_over, test_deaths_stop_claiming,
-          test_intake_killed, test_daemon_killed, test_drain, test_validating)
+tests.run(test_worker_killed, test_resumes_from_its_plans, test_worker_killed_twice, test_evaluations_start_over,
+          test_deaths_stop_claiming, test_intake_killed, test_daemon_killed, test_drain, test_validating)
 tests.end()
