@@ -48,7 +48,7 @@ PROGRAM = $(if $(wildcard server/main.c),$(BUILD)/magisd)
 # Sub-makes share the job server where there is one.
 PARALLEL = $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(JOBS))
 
-.PHONY: all help deps deps-dev test test-build unit unit-build asan asan-build tsan tsan-run fuzz fuzz-run lint bench bench-build \
+.PHONY: all help deps deps-dev deps-torch test test-build unit unit-build asan asan-build tsan tsan-run fuzz fuzz-run lint bench bench-build \
 	accept demo install uninstall format clean FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
@@ -133,11 +133,15 @@ $(BUILD)/bench/%: $(BUILD)/tests/bench/%.o $(BUILD)/libtest.a $(LIBRARIES)
 ## make            build/magisd and build/libmagis.a
 ## make deps       install what building and testing need (the only step that uses the network)
 ## make deps-dev   ... and what lint and fuzz need
+## make deps-torch PyTorch of Debian, for the tests that need it (large; they say loudly when it is missing)
 deps:
 	@deploy/deps.sh install
 
 deps-dev:
 	@deploy/deps.sh install-dev
+
+deps-torch:
+	@deploy/deps.sh install-torch
 
 ## make test       build all and run every test; the last line is "N passed, M failed"
 test:

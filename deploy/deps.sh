@@ -1,13 +1,15 @@
 #!/bin/sh
 # What magisd needs from outside: `deps.sh check` tells what is missing (exit status 1),
 # `deps.sh install` gets it (Debian packages, and npm packages by their lock files),
-# `deps.sh install-dev` gets the tools of `make lint` and `make fuzz` too.
+# `deps.sh install-dev` gets the tools of `make lint` and `make fuzz` too,
+# `deps.sh install-torch` PyTorch for the tests that capture and run training steps (large).
 set -u
 cd "$(dirname "$0")/.." || exit 2
 
 BUILD_PACKAGES="gcc libc6-dev make pkg-config libmicrohttpd-dev libjansson-dev libsqlite3-dev libuv1-dev zlib1g-dev libdnnl-dev"
 TEST_PACKAGES="libcriterion-dev libonnx-testdata python3 curl ca-certificates procps nodejs npm"
 BROWSER_PACKAGES="chromium"
+TORCH_PACKAGES="python3-torch python3-torchvision"
 DEV_PACKAGES="git clang clang-format clang-tidy cppcheck libclang-rt-dev"
 
 lock_folders() {
@@ -112,8 +114,9 @@ case ${1:-} in
 check) check ;;
 install) install ;;
 install-dev) install $DEV_PACKAGES ;;
+install-torch) install_packages $(missing $TORCH_PACKAGES) ;;
 *)
-    echo "usage: $0 check | install | install-dev" >&2
+    echo "usage: $0 check | install | install-dev | install-torch" >&2
     exit 2
     ;;
 esac

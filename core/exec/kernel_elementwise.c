@@ -290,6 +290,8 @@ static double update(const struct mg_kernel *k, int64_t i)
         return mg_kernel_float(k, MG_ATTR_MOMENTUM) * w + g;
     case MG_OP_MOMENT:
         return beta * w + (1 - beta) * (mg_kernel_int(k, MG_ATTR_POWER) == 2 ? g * g : g);
+    case MG_OP_ASSIGN:
+        return g;
     default:
         return adam(k, w, g, k->in[2][i]);
     }

@@ -1,42 +1,9 @@
 /* Native JSON into a document: one streaming pass, members in any order. Everything that can be judged
  * without looking elsewhere is refused here, where the reader still knows the place. */
-#include <stdio.h>
 #include <string.h>
 
+#include "formats/members.h"
 #include "formats/native_priv.h"
-
-/* ---- members by table ---- */
-
-struct member {
-    const char *key;
-    bool (*parse)(struct mg_json *json, void *into);
-    bool required;
-};
-
-static bool parse_members(struct mg_json *json, const char *what, const struct member *members, size_t count,
-                          void *into)
-{
-    uint32_t seen = 0;
-    const char *key;
-    if (!mg_json_enter_object(json))
-        return false;
-    while (mg_json_next_member(json, &key)) {
-        size_t at = 0;
-        while (at < count && strcmp(members[at].key, key) != 0)
-            at++;
-        if (at == count)
-            return mg_json_fail(json, MG_ERR_INVALID, "%s has no member \"%.100s\"", what, key);
-        if (!members[at].parse(json, into))
-            return false;
-        seen |= 1U << at;
-    }
-    for (size_t i = 0; i < count; i++)
-        if (members[i].required && !(seen & 1U << i))
-            return mg_json_fail(json, MG_ERR_INVALID, "%s lacks the member \"%s\"", what, members[i].key);
-    return json->err.code == MG_OK;
-}
-#define PARSE_MEMBERS(json, what, members, into)                                                                       \
-    parse_members(json, what, members, sizeof(members) / sizeof *(members), into)
 
 static bool parse_names(struct mg_json *json, struct native_names *names)
 {
@@ -51,25 +18,6 @@ static bool parse_names(struct mg_json *json, struct native_names *names)
     return json->err.code == MG_OK;
 }
 
-/* One of a list of words; its index. */
-static bool parse_word(struct mg_json *json, const char *what, const char *const *words, size_t count, size_t *out)
-{
-    const char *text;
-    char known[200] = "";
-    if (!mg_json_string(json, &text, NULL))
-        return false;
-    for (*out = 0; *out < count; ++*out) {
-        if (strcmp(words[*out], text) == 0)
-            return true;
-        size_t used = strlen(known);
-        snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", words[*out]);
-    }
-    return mg_json_fail(json, MG_ERR_INVALID, "\"%.60s\" is no %s; there are %s", text, what, known);
-}
-#define PARSE_WORD(json, what, out, ...)                                                                               \
-    parse_word(json, what, (const char *const[]){__VA_ARGS__},                                                         \
-               sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *), out)
-
 /* ---- values ---- */
 
 static bool value_name(struct mg_json *json, void *into)
@@ -81,41 +29,20 @@ static bool value_shape(struct mg_json *json, void *into)
 {
     struct native_value *value = into;
     value->has_shape = true;
-    if (!mg_json_enter_array(json))
-        return false;
-    while (mg_json_next_element(json)) {
-        int64_t size;
-        if (!mg_json_int(json, &size))
-            return false;
-        if (size < 0)
-            return mg_json_fail(json, MG_ERR_INVALID, "a dimension cannot be negative: %lld", (long long)size);
-        if (value->shape.rank == MG_MAX_RANK)
-            return mg_json_fail(json, MG_ERR_LIMIT, "a shape has at most %d dimensions", MG_MAX_RANK);
-        value->shape.dim[value->shape.rank++] = size;
-    }
-    return json->err.code == MG_OK;
+    return mg_parse_shape(json, &value->shape);
 }
 
 static bool value_dtype(struct mg_json *json, void *into)
 {
     struct native_value *value = into;
-    const char *text;
-    if (!mg_json_string(json, &text, NULL))
-        return false;
     value->has_dtype = true;
-    value->dtype = mg_dtype_from_name(text);
-    if (value->dtype == MG_DTYPE_COUNT)
-        return mg_json_fail(json, MG_ERR_INVALID,
-                            "\"%.60s\" is no dtype; there are f64, f32, f16, bf16, f8e4m3, f8e5m2, i64, i32, i16, i8, "
-                            "u8, bool",
-                            text);
-    return true;
+    return mg_parse_dtype(json, &value->dtype);
 }
 
 static bool value_kind(struct mg_json *json, void *into)
 {
     size_t kind;
-    if (!PARSE_WORD(json, "kind", &kind, "input", "weight", "state", "constant"))
+    if (!MG_PARSE_WORD(json, "kind", &kind, "input", "weight", "state", "constant"))
         return false;
     ((struct native_value *)into)->kind = (enum mg_kind)(MG_KIND_INPUT + kind);
     return true;
@@ -124,7 +51,7 @@ static bool value_kind(struct mg_json *json, void *into)
 static bool value_home(struct mg_json *json, void *into)
 {
     size_t home;
-    if (!PARSE_WORD(json, "home", &home, "device", "host"))
+    if (!MG_PARSE_WORD(json, "home", &home, "device", "host"))
         return false;
     ((struct native_value *)into)->home = home ? MG_HOME_HOST : MG_HOME_DEVICE;
     return true;
@@ -132,12 +59,12 @@ static bool value_home(struct mg_json *json, void *into)
 
 static bool parse_value(struct mg_json *json, struct native_value *value)
 {
-    static const struct member members[] = {
+    static const struct mg_member members[] = {
         {"name", value_name, true},  {"shape", value_shape, true}, {"dtype", value_dtype, true},
         {"kind", value_kind, false}, {"home", value_home, false},
     };
     *value = (struct native_value){.kind = MG_KIND_COMPUTED};
-    if (!PARSE_MEMBERS(json, "a value", members, value))
+    if (!MG_PARSE_MEMBERS(json, "a value", members, value))
         return false;
     bool resident = value->kind != MG_KIND_COMPUTED && value->kind != MG_KIND_INPUT;
     if (value->home == MG_HOME_HOST && !resident)
@@ -217,14 +144,14 @@ static bool op_in_place(struct mg_json *json, void *into)
 
 static bool parse_op(struct mg_json *json, struct native_op *op)
 {
-    static const struct member members[] = {
+    static const struct mg_member members[] = {
         {"name", op_name, false},         {"op", op_type, true},
         {"inputs", op_inputs, true},      {"outputs", op_outputs, true},
         {"attrs", op_attrs, false},       {"module", op_module, false},
         {"in_place", op_in_place, false}, {"gradient_of", op_gradient_of, false},
     };
     *op = (struct native_op){.in_place = -1};
-    return PARSE_MEMBERS(json, "an operator", members, op);
+    return MG_PARSE_MEMBERS(json, "an operator", members, op);
 }
 
 /* ---- the document ---- */
@@ -245,10 +172,17 @@ static bool document_name(struct mg_json *json, void *into)
     return mg_json_string(json, &((struct native_document *)into)->name, NULL);
 }
 
+static bool document_source(struct mg_json *json, void *into)
+{
+    const char **source = &((struct native_document *)into)->source;
+    return mg_json_string(json, source, NULL) &&
+           (mg_is_digest(*source) || mg_json_fail(json, MG_ERR_INVALID, "a digest is 64 hexadecimal digits"));
+}
+
 static bool document_math(struct mg_json *json, void *into)
 {
     size_t math;
-    if (!PARSE_WORD(json, "arithmetic", &math, "f32", "tf32"))
+    if (!MG_PARSE_WORD(json, "arithmetic", &math, "f32", "tf32"))
         return false;
     ((struct native_document *)into)->math = math ? MG_MATH_TF32 : MG_MATH_F32;
     return true;
@@ -303,13 +237,13 @@ static bool update_value(struct mg_json *json, void *into)
 
 static bool document_updates(struct mg_json *json, void *into)
 {
-    static const struct member members[] = {{"weight", update_weight, true}, {"value", update_value, true}};
+    static const struct mg_member members[] = {{"weight", update_weight, true}, {"value", update_value, true}};
     struct native_document *d = into;
     if (!mg_json_enter_array(json))
         return false;
     while (mg_json_next_element(json)) {
         struct native_update *update = MG_PUSH(json->arena, d->updates, d->update_count, d->update_capacity);
-        if (!PARSE_MEMBERS(json, "an update", members, update))
+        if (!MG_PARSE_MEMBERS(json, "an update", members, update))
             return false;
     }
     return json->err.code == MG_OK;
@@ -318,7 +252,7 @@ static bool document_updates(struct mg_json *json, void *into)
 static bool training_loss(struct mg_json *json, void *into)
 {
     size_t loss;
-    if (!PARSE_WORD(json, "loss", &loss, "squared", "mse", "cross_entropy", "sum", "output"))
+    if (!MG_PARSE_WORD(json, "loss", &loss, "squared", "mse", "cross_entropy", "sum", "output"))
         return false;
     ((struct native_document *)into)->training.loss = (enum mg_loss)loss;
     return true;
@@ -327,7 +261,7 @@ static bool training_loss(struct mg_json *json, void *into)
 static bool training_optimizer(struct mg_json *json, void *into)
 {
     size_t optimizer;
-    if (!PARSE_WORD(json, "optimizer", &optimizer, "none", "sgd", "momentum", "adam", "adamw"))
+    if (!MG_PARSE_WORD(json, "optimizer", &optimizer, "none", "sgd", "momentum", "adam", "adamw"))
         return false;
     ((struct native_document *)into)->training.optimizer = (enum mg_optimizer)optimizer;
     return true;
@@ -339,7 +273,7 @@ static bool training_trainable(struct mg_json *json, void *into)
     struct native_document *d = into;
     size_t all;
     if (mg_json_peek(json) == MG_JSON_STRING)
-        return PARSE_WORD(json, "choice of weights", &all, "all");
+        return MG_PARSE_WORD(json, "choice of weights", &all, "all");
     if (!parse_names(json, &d->trainable))
         return false;
     /* An empty list is not NULL, which would mean all. */
@@ -350,26 +284,22 @@ static bool training_trainable(struct mg_json *json, void *into)
 
 static bool document_training(struct mg_json *json, void *into)
 {
-    static const struct member members[] = {{"loss", training_loss, true},
-                                            {"optimizer", training_optimizer, true},
-                                            {"trainable", training_trainable, false}};
+    static const struct mg_member members[] = {{"loss", training_loss, true},
+                                               {"optimizer", training_optimizer, true},
+                                               {"trainable", training_trainable, false}};
     ((struct native_document *)into)->has_training = true;
-    return PARSE_MEMBERS(json, "training", members, into);
+    return MG_PARSE_MEMBERS(json, "training", members, into);
 }
 
 bool mg_native_parse(struct mg_json *json, struct native_document *out)
 {
-    static const struct member members[] = {
-        {"format", document_format, true},
-        {"name", document_name, false},
-        {"math", document_math, false},
-        {"values", document_values, true},
-        {"ops", document_ops, true},
-        {"outputs", document_outputs, true},
-        {"updates", document_updates, false},
-        {"training", document_training, false},
-        {"forward_ops", document_forward_ops, false},
+    static const struct mg_member members[] = {
+        {"format", document_format, true},      {"name", document_name, false},
+        {"source", document_source, false},     {"math", document_math, false},
+        {"values", document_values, true},      {"ops", document_ops, true},
+        {"outputs", document_outputs, true},    {"updates", document_updates, false},
+        {"training", document_training, false}, {"forward_ops", document_forward_ops, false},
     };
     *out = (struct native_document){.name = "graph", .math = MG_MATH_F32, .forward_ops = -1};
-    return PARSE_MEMBERS(json, "a graph", members, out) && mg_json_finish(json);
+    return MG_PARSE_MEMBERS(json, "a graph", members, out) && mg_json_finish(json);
 }

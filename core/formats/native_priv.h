@@ -31,6 +31,7 @@ struct native_update {
 };
 struct native_document {
     const char *name;
+    const char *source; /* NULL if not given */
     enum mg_math math;
     struct native_value *values;
     size_t value_count, value_capacity;

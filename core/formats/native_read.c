@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "base/digest.h"
+#include "formats/aten_priv.h"
+#include "formats/members.h"
 #include "formats/native_priv.h"
 
 struct building {
@@ -229,6 +231,7 @@ enum mg_code mg_native_build(const struct native_document *document, struct mg_a
     struct mg_error ignored = {0};
     struct building b = {document, mg_graph_new(arena, document->name), arena, err ? err : &ignored, NULL, 0};
     b.g->math = document->math;
+    b.g->source = document->source;
     TRY(add_values(&b));
     TRY(add_results(&b));
     for (size_t i = 0; i < document->op_count; i++)
@@ -257,6 +260,10 @@ static enum mg_code read_graph(void *context, struct mg_error *err)
     struct request *request = context;
     struct mg_json json;
     struct native_document document;
+    if (strcmp(mg_document_format(request->text, request->size, request->arena), "magis-aten/1") == 0) {
+        *request->has_training = false;
+        return mg_aten_read(request->text, request->size, request->arena, request->out, err);
+    }
     mg_json_init(&json, request->arena, request->text, request->size);
     if (!mg_native_parse(&json, &document))
         return mg_fail(err, json.err.code, json.err.pointer, "%s", json.err.message);

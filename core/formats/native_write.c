@@ -101,7 +101,7 @@ static void write_op(struct mg_writer *w, const struct mg_graph *g, const struct
         mg_write_member_string(w, "module", op->module);
     if (op->forward_of != MG_NONE)
         mg_write_member_string(w, "gradient_of", g->ops[op->forward_of].name);
-    if (op->in_place_given)
+    if (op->in_place >= 0 && (op->in_place_given || op->in_place != mg_op_in_place(op->type)))
         mg_write_member_int(w, "in_place", op->in_place);
     mg_write_end_object(w);
 }
@@ -126,6 +126,8 @@ void mg_graph_write(struct mg_writer *w, const struct mg_graph *g)
     mg_write_begin_object(w);
     mg_write_member_string(w, "format", "magis-graph/1");
     mg_write_member_string(w, "name", g->name);
+    if (g->source)
+        mg_write_member_string(w, "source", g->source);
     mg_write_member_string(w, "math", g->math == MG_MATH_TF32 ? "tf32" : "f32");
     write_values(w, g);
     mg_write_key(w, "ops");

@@ -141,6 +141,7 @@ struct mg_op_info {
 struct mg_graph {
     struct mg_arena *arena;
     const char *name;
+    const char *source; /* digest of the captured step that the graph was read from, or NULL */
     enum mg_math math;
     struct mg_op_info *ops;
     size_t op_count, op_capacity;
@@ -206,6 +207,9 @@ enum mg_layout {
 };
 enum mg_purity mg_op_purity(const struct mg_graph *g, mg_op op);
 enum mg_cost_class mg_op_cost(enum mg_op_type type);
+/* Needs of its operands, for each element of the result, only that at the same index: may work in place. */
+bool mg_op_is_pointwise(enum mg_op_type type);
+int32_t mg_op_in_place(enum mg_op_type type); /* the table's: operand that result 0 overwrites, or -1 */
 /* Does a reader accept operand `slot` with these strides (in elements)? */
 bool mg_op_accepts_layout(const struct mg_graph *g, mg_op op, uint32_t slot, const struct mg_shape *shape,
                           const int64_t *stride);

@@ -199,6 +199,7 @@ static struct mg_graph *like(const struct mg_graph *from, struct mg_arena *arena
     to->values = MG_NEW_ARRAY(arena, struct mg_value_info, to->value_capacity);
     to->op_capacity = from->op_count;
     to->ops = MG_NEW_ARRAY(arena, struct mg_op_info, to->op_capacity);
+    to->source = from->source ? mg_arena_strdup(arena, from->source) : NULL;
     return to;
 }
 

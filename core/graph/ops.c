@@ -60,6 +60,11 @@ enum mg_cost_class mg_op_cost(enum mg_op_type type)
     return facts[type].cost;
 }
 
+int32_t mg_op_in_place(enum mg_op_type type)
+{
+    return facts[type].in_place;
+}
+
 enum mg_purity mg_op_purity(const struct mg_graph *g, mg_op op)
 {
     const struct mg_op_info *info = &g->ops[op];

@@ -399,7 +399,8 @@ static void find_reuse(struct compiler *c)
         l->reuse.start[op] = n;
         for (uint32_t k = 0; p->computes[op] && k < info->in_count; k++) {
             uint32_t from = info->in[k], to = info->out[0];
-            if (mg_op_may_reuse(p->g, op, k) && !((p->value_flags[from] | p->value_flags[to]) & MG_VALUE_PINNED) &&
+            if (p->root[from] == from && mg_op_may_reuse(p->g, op, k) &&
+                !((p->value_flags[from] | p->value_flags[to]) & MG_VALUE_PINNED) &&
                 !(p->value_flags[from] & MG_VALUE_OUTPUT) && l->home[from] == l->home[to] &&
                 !l->is_region_output[from] && !l->is_region_output[to])
                 l->reuse.item[n++] = from;

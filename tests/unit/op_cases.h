@@ -343,7 +343,7 @@ static const struct op_case op_cases[] = {
     CASE(GRU, (X(3, 2, 4), X(1, 9, 4), X(1, 9, 3), X(1, 18), X(1, 2, 3)), 2, (INT(HIDDEN_SIZE, 3)))
     CASE(SGD, (S(3, 4), X(3, 4)), 1, (REAL(LR, 0.1), REAL(WEIGHT_DECAY, 0.2)))
     PLAIN(MOMENTUM, (S(3, 4), X(3, 4)), 1)
-    PLAIN(MOMENT, (S(3, 4), X(3, 4)), 1) CASE(MOMENT, (S(3, 4), X(3, 4)), 1, (INT(POWER, 2)))
+    PLAIN(ASSIGN, (S(3, 4), X(3, 4)), 1) PLAIN(MOMENT, (S(3, 4), X(3, 4)), 1) CASE(MOMENT, (S(3, 4), X(3, 4)), 1, (INT(POWER, 2)))
     CASE(ADAM, (S(3, 4), X(3, 4), A(3, 4)), 1, (INT(STEP, 3)))
     CASE(ADAMW, (S(3, 4), X(3, 4), A(3, 4)), 1, (INT(STEP, 3)))
 };

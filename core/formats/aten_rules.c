@@ -1,0 +1,329 @@
+/* Rules of elementwise calls, reductions, movement and random numbers: the arguments as PyTorch defines them, told in
+ * our operators. A rule that does not know the form that it is given declines, and the call becomes opaque. */
+#include <float.h>
+#include <string.h>
+
+#include "formats/aten_rules.h"
+
+/* ---- elementwise ---- */
+
+mg_value aten_rule_unary(struct aten_builder *b, const struct aten_rule_call *c)
+{
+    return aten_emit1(b, c->type, aten_in(b, c->node, 0, NULL));
+}
+
+/* Gradients (dy, x or y). */
+mg_value aten_rule_grad(struct aten_builder *b, const struct aten_rule_call *c)
+{
+    mg_value dy = aten_in(b, c->node, 0, NULL), x = aten_in(b, c->node, 1, NULL);
+    return aten_emit2(b, c->type, dy, x);
+}
+
+/* The second operand: a tensor, or a number as a scalar tensor. */
+static mg_value operand(struct aten_builder *b, const struct aten_node *node, size_t at, enum mg_dtype dtype)
+{
+    static const struct mg_shape scalar = {0};
+    if (aten_is_tensor(aten_argument(node, at, "other")))
+        return aten_cast(b, aten_in(b, node, at, "other"), dtype);
+    return aten_fill(b, &scalar, dtype, aten_real(node, at, "other", 0));
+}
+
+/* The dtype that an operand is computed in: that of the result, where it lists one. */
+static enum mg_dtype computed_in(const struct aten_builder *b, const struct aten_node *node, mg_value a)
+{
+    return node->has_out ? node->dtype : aten_dtype(b, a);
+}
+
+mg_value aten_rule_binary(struct aten_builder *b, const struct aten_rule_call *c)
+{
+    mg_value a = aten_in(b, c->node, 0, NULL);
+    enum mg_dtype dtype = computed_in(b, c->node, a);
+    return aten_emit2(b, c->type, aten_cast(b, a, dtype), operand(b, c->node, 1, dtype));
+}
+
+static int rank_of_dtype(enum mg_dtype dtype)
+{
+    return dtype == MG_DTYPE_BOOL ? 0 : dtype < MG_DTYPE_I64 ? 100 - (int)dtype : 50 - (int)dtype;
+}
+
+mg_value aten_rule_compare(struct aten_builder *b, const struct aten_rule_call *c)
+{
+    mg_value a = aten_in(b, c->node, 0, NULL);
+    enum mg_dtype dtype = aten_dtype(b, a);
+    if (aten_is_tensor(aten_argument(c->node, 1, "other"))) {
+        enum mg_dtype other = aten_dtype(b, aten_in(b, c->node, 1, "other"));
+        dtype = rank_of_dtype(other) > rank_of_dtype(dtype) ? other : dtype;
+    }
+    return aten_emit2(b, c->type, aten_cast(b, a, dtype), operand(b, c->node, 1, dtype));
+}
+
+static bool is_resident(const struct aten_builder *b, mg_value v)
+{
+    return v != MG_NONE && (b->g->values[v].kind == MG_KIND_WEIGHT || b->g->values[v].kind == MG_KIND_STATE);
+}
+
+/* add and sub: a + alpha other. In place on a weight that is the step of an optimizer. */
+mg_value aten_rule_add(struct aten_builder *b, const struct aten_rule_call *c)
+{
+    mg_value a = aten_in(b, c->node, 0, NULL);
+    enum mg_dtype dtype = computed_in(b, c->node, a);
+    double alpha = aten_real(c->node, 2, "alpha", 1);
+    if (!aten_is_tensor(aten_argument(c->node, 1, "other")))
+        return aten_affine(b, aten_cast(b, a, dtype), 1,
+                           (c->type == MG_OP_SUB ? -alpha : alpha) * aten_real(c->node, 1, "other", 0));
+    mg_value other = aten_cast(b, aten_in(b, c->node, 1, "other"), dtype);
+    if (alpha != 1 && c->node->write_count && is_resident(b, a) &&
+        mg_shape_equal(aten_shape(b, a), aten_shape(b, other))) {
+        aten_set_real(b, MG_ATTR_LR, c->type == MG_OP_SUB ? alpha : -alpha);
+        return aten_emit2(b, MG_OP_SGD, a, other);
+    }
+    return aten_emit2(b, c->type, aten_cast(b, a, dtype), aten_affine(b, other, alpha, 0));
+}
+
+mg_value aten_rule_rsub(struct aten_builder *b, const struct aten_rule_call *c)
+{
+    mg_value a = aten_cast(b, aten_in(b, c->node, 0, NULL), c->node->dtype);
+    double alpha = aten_real(c->node, 2, "alpha", 1);
+    if (aten_is_tensor(aten_argument(c->node, 1, "other")))
+        return aten_emit2(b, MG_OP_SUB, operand(b, c->node, 1, c->node->dtype), aten_affine(b, a, alpha, 0));
+    return aten_affine(b, a, -alpha, aten_real(c->node, 1, "other", 0));
+}
+
+/* mul and div; by a number it is a scale. */
+mg_value aten_rule_mul(struct aten_builder *b, const struct aten_rule_call *c)
+{
+    double by = aten_real(c->node, 1, "other", 0);
+    if (aten_argument(c->node, 2, "rounding_mode") ||
+        (c->type == MG_OP_DIV && by == 0 && !aten_is_tensor(aten_argument(c->node, 1, "other"))))
+        return aten_decline(b);
+    if (aten_is_tensor(aten_argument(c->node, 1, "other")))
+        return aten_rule_binary(b, c);
+    mg_value a = aten_in(b, c->node, 0, NULL);
+    a = aten_cast(b, a, computed_in(b, c->node, a));
+    return aten_affine(b, a, c->type == MG_OP_DIV ? 1 / by : by, 0);
+}
+
+mg_value aten_rule_pow(struct aten_builder *b, const struct aten_rule_call *c)
+{
+    mg_value a = aten_in(b, c->node, 0, NULL);
+    double by = aten_real(c->node, 1, "exponent", 0);
+    if (a == MG_NONE)
+        return aten_decline(b);
+    if (aten_is_tensor(aten_argument(c->node, 1, "exponent")))
+        return aten_rule_binary(b, c);
+    if (by == 2)
+        return aten_emit2(b, MG_OP_MUL, a, a);
+    if (by == 0.5)
+        return aten_emit1(b, MG_OP_SQRT, a);
+    return aten_emit2(b, MG_OP_POW, a, aten_fill(b, &(struct mg_shape){0}, aten_dtype(b, a), by));
+}
+
+/* a + value t1 t2, a + value t1 / t2 */
+mg_value aten_rule_addc(struct aten_builder *b, const struct aten_rule_call *c)
+{
+    mg_value a = aten_in(b, c->node, 0, NULL);
+    mg_value t = aten_emit2(b, c->type, aten_in(b, c->node, 1, NULL), aten_in(b, c->node, 2, NULL));
+    return aten_emit2(b, MG_OP_ADD, a, aten_affine(b, t, aten_real(c->node, 3, "value", 1), 0));
+}
+
+mg_value aten_rule_lerp(struct aten_builder *b, const struct aten_rule_call *c)
+{
+    mg_value a = aten_in(b, c->node, 0, NULL), end = aten_in(b, c->node, 1, NULL);
+    double weight = aten_real(c->node, 2, "weight", 0);
+    if (aten_is_tensor(aten_argument(c->node, 2, "weight")))
+        return aten_decline(b);
+    return aten_emit2(b, MG_OP_ADD, aten_affine(b, a, 1 - weight, 0), aten_affine(b, end, weight, 0));
+}
+
+mg_value aten_rule_clip(struct aten_builder *b, const struct aten_rule_call *c)
+{
+    bool grad = c->type == MG_OP_CLIP_GRAD;
+    size_t at = grad ? 2 : 1;
+    bool hard = strstr(c->node->op, "hardtanh") != NULL, most_only = strstr(c->node->op, "clamp_max") != NULL;
+    if (aten_is_tensor(aten_argument(c->node, at, NULL)) || aten_is_tensor(aten_argument(c->node, at + 1, NULL)))
+        return aten_decline(b);
+    double least = most_only ? -DBL_MAX : aten_real(c->node, at, hard ? "min_val" : "min", hard ? -1 : -DBL_MAX);
+    double most = aten_real(c->node, most_only ? at : at + 1, hard ? "max_val" : "max", hard ? 1 : DBL_MAX);
+    mg_value a = aten_in(b, c->node, 0, NULL), x = grad ? aten_in(b, c->node, 1, NULL) : MG_NONE;
+    aten_set_real(b, MG_ATTR_MIN, least);
+    aten_set_real(b, MG_ATTR_MAX, most);
+    return grad ? aten_emit2(b, c->type, a, x) : aten_emit1(b, c->type, a);
+}
+
+/* leaky_relu(x, slope), leaky_relu_backward(dy, x, slope); with a positive slope x and y have the same sign. */
+mg_value aten_rule_leaky(struct aten_builder *b, const struct aten_rule_call *c)
+{
+    bool grad = c->type == MG_OP_LEAKY_RELU_GRAD;
+    double slope = aten_real(c->node, grad ? 2 : 1, "negative_slope", 0.01);
+    mg_value a = aten_in(b, c->node, 0, NULL), x = grad ? aten_in(b, c->node, 1, NULL) : MG_NONE;
+    if (!(slope > 0))
+        return aten_decline(b);
+    aten_set_real(b, MG_ATTR_ALPHA, slope);
+    return grad ? aten_emit2(b, c->type, a, x) : aten_emit1(b, c->type, a);
+}
+
+/* elu(x, alpha, scale, input_scale), elu_backward(dy, alpha, scale, input_scale, is_result, y) */
+mg_value aten_rule_elu(struct aten_builder *b, const struct aten_rule_call *c)
+{
+    bool grad = c->type == MG_OP_ELU_GRAD;
+    mg_value a = aten_in(b, c->node, 0, NULL), y = grad ? aten_in(b, c->node, 5, NULL) : MG_NONE;
+    if (aten_real(c->node, 2, "scale", 1) != 1 || aten_real(c->node, 3, "input_scale", 1) != 1 ||
+        (grad && !aten_int(c->node, 4, "is_result", 0)))
+        return aten_decline(b);
+    aten_set_real(b, MG_ATTR_ALPHA, aten_real(c->node, 1, "alpha", 1));
+    return grad ? aten_emit2(b, c->type, a, y) : aten_emit1(b, c->type, a);
+}
+
+mg_value aten_rule_gelu(struct aten_builder *b, const struct aten_rule_call *c)
+{
+    bool grad = c->type == MG_OP_GELU_GRAD;
+    const struct aten_arg *kind = aten_argument(c->node, grad ? 2 : 1, "approximate");
+    mg_value a = aten_in(b, c->node, 0, NULL), x = grad ? aten_in(b, c->node, 1, NULL) : MG_NONE;
+    aten_set_text(b, MG_ATTR_APPROXIMATE, kind && kind->kind == ATEN_TEXT ? kind->text : "none");
+    return grad ? aten_emit2(b, c->type, a, x) : aten_emit1(b, c->type, a);
+}
+
+/* torch's hard sigmoid is relu6(x + 3) / 6 */
+mg_value aten_rule_hard_sigmoid(struct aten_builder *b, const struct aten_rule_call *c)
+{
+    bool grad = c->type == MG_OP_HARD_SIGMOID_GRAD;
+    mg_value a = aten_in(b, c->node, 0, NULL), x = grad ? aten_in(b, c->node, 1, NULL) : MG_NONE;
+    aten_set_real(b, MG_ATTR_ALPHA, 1.0 / 6);
+    aten_set_real(b, MG_ATTR_BETA, 0.5);
+    return grad ? aten_emit2(b, c->type, a, x) : aten_emit1(b, c->type, a);
+}
+
+mg_value aten_rule_softplus(struct aten_builder *b, const struct aten_rule_call *c)
+{
+    bool grad = c->type == MG_OP_SOFTPLUS_GRAD;
+    if (aten_real(c->node, grad ? 2 : 1, "beta", 1) != 1)
+        return aten_decline(b);
+    return grad ? aten_rule_grad(b, c) : aten_rule_unary(b, c);
+}
+
+mg_value aten_rule_threshold_backward(struct aten_builder *b, const struct aten_rule_call *c)
+{
+    return aten_real(c->node, 2, "threshold", 0) == 0 ? aten_rule_grad(b, c) : aten_decline(b);
+}
+
+mg_value aten_rule_where(struct aten_builder *b, const struct aten_rule_call *c)
+{
+    mg_value mask = aten_cast(b, aten_in(b, c->node, 0, NULL), MG_DTYPE_BOOL);
+    const mg_value in[3] = {mask, operand(b, c->node, 1, c->node->dtype), operand(b, c->node, 2, c->node->dtype)};
+    return aten_emit(b, MG_OP_WHERE, in, 3, NULL, 1);
+}
+
+mg_value aten_rule_masked_fill(struct aten_builder *b, const struct aten_rule_call *c)
+{
+    mg_value x = aten_in(b, c->node, 0, NULL), mask = aten_in(b, c->node, 1, NULL);
+    const mg_value in[3] = {mask, operand(b, c->node, 2, aten_dtype(b, x)), x};
+    return aten_emit(b, MG_OP_WHERE, in, 3, NULL, 1);
+}
+
+mg_value aten_rule_cast(struct aten_builder *b, const struct aten_rule_call *c)
+{
+    mg_value x = aten_in(b, c->node, 0, NULL);
+    return aten_dtype(b, x) == c->node->dtype ? aten_emit1(b, MG_OP_COPY, x) : aten_cast(b, x, c->node->dtype);
+}
+
+/* ---- filling ---- */
+
+mg_value aten_rule_empty(struct aten_builder *b, const struct aten_rule_call *c)
+{
+    return c->node->has_out ? MG_NONE : aten_decline(b);
+}
+
+static mg_value filled(struct aten_builder *b, const struct aten_node *node, double value)
+{
+    return node->has_out ? aten_fill(b, &node->shape, node->dtype, value) : aten_decline(b);
+}
+
+mg_value aten_rule_zeros(struct aten_builder *b, const struct aten_rule_call *c)
+{
+    return filled(b, c->node, 0);
+}
+
+mg_value aten_rule_ones(struct aten_builder *b, const struct aten_rule_call *c)
+{
+    return filled(b, c->node, 1);
+}
+
+/* full(size, value), full_like(x, value), new_full(x, size, value), fill(x, value), scalar_tensor(value) */
+mg_value aten_rule_full(struct aten_builder *b, const struct aten_rule_call *c)
+{
+    size_t at = strstr(c->node->op, "new_full") ? 2 : strstr(c->node->op, "scalar_tensor") ? 0 : 1;
+    if (aten_is_tensor(aten_argument(c->node, at, "value")))
+        return aten_expand(b, aten_cast(b, aten_in(b, c->node, at, "value"), c->node->dtype), &c->node->shape);
+    return filled(b, c->node, aten_real(c->node, at, "fill_value", 0));
+}
+
+/* arange(end), arange(start, end[, step]) */
+mg_value aten_rule_arange(struct aten_builder *b, const struct aten_rule_call *c)
+{
+    bool only_end = c->node->args.count == 1;
+    aten_set_int(b, MG_ATTR_SIZE, c->node->shape.dim[0]);
+    aten_set_text(b, MG_ATTR_TO, mg_dtype_name(c->node->dtype));
+    aten_set_real(b, MG_ATTR_START, only_end ? 0 : aten_real(c->node, 0, "start", 0));
+    aten_set_real(b, MG_ATTR_DELTA, aten_real(c->node, 2, "step", 1));
+    return aten_emit(b, MG_OP_IOTA, NULL, 0, NULL, 1);
+}
+
+static bool is_written_later(const struct aten_builder *b, uint32_t node)
+{
+    uint32_t last = b->storages[b->tensors[node].storage].last_write;
+    return last != MG_NONE && last > b->node;
+}
+
+/* copy(target, source). Where neither is written to again, nobody can tell the copy from its source: that is how
+ * gradients reach .grad in a traced step. */
+mg_value aten_rule_copy(struct aten_builder *b, const struct aten_rule_call *c)
+{
+    const struct aten_arg *to = aten_argument(c->node, 0, NULL), *from = aten_argument(c->node, 1, NULL);
+    if (!aten_is_tensor(to) || !aten_is_tensor(from))
+        return aten_decline(b);
+    const struct aten_node *target = &b->document->nodes[to->node];
+    mg_value source = aten_read(b, from->node), v = aten_expand(b, aten_cast(b, source, target->dtype), &target->shape);
+    if (v == MG_NONE)
+        return aten_decline(b);
+    bool same = !is_written_later(b, to->node) && !is_written_later(b, from->node) &&
+                b->g->values[v].kind == MG_KIND_COMPUTED && b->tensors[to->node].value == MG_NONE;
+    return v != source || same ? v : aten_emit1(b, MG_OP_COPY, v);
+}
+
+/* ---- random numbers ---- */
+
+/* Ones that drop out, scaled back to 0 and 1. */
+mg_value aten_rule_bernoulli(struct aten_builder *b, const struct aten_rule_call *c)
+{
+    double p = aten_real(c->node, 1, "p", 0.5);
+    if (aten_is_tensor(aten_argument(c->node, 1, "p")) || !(p > 0 && p <= 1) || !c->node->has_out)
+        return aten_decline(b);
+    mg_value one = aten_fill(b, &(struct mg_shape){0}, c->node->dtype, 1), out[2];
+    mg_value ones = aten_expand(b, one, &c->node->shape);
+    aten_set_real(b, MG_ATTR_RATIO, 1 - p);
+    aten_set_int(b, MG_ATTR_SEED, b->node);
+    return aten_affine(b, aten_emit(b, MG_OP_DROPOUT, &ones, 1, out, 2), p, 0);
+}
+
+mg_value aten_rule_dropout(struct aten_builder *b, const struct aten_rule_call *c)
+{
+    double p = aten_real(c->node, 1, "p", 0.5);
+    mg_value x = aten_in(b, c->node, 0, NULL), out[2];
+    if (!(p >= 0 && p < 1) || !aten_int(c->node, 2, "train", 1))
+        return aten_decline(b);
+    aten_set_real(b, MG_ATTR_RATIO, p);
+    aten_set_int(b, MG_ATTR_SEED, b->node);
+    aten_emit(b, MG_OP_DROPOUT, &x, 1, out, 2);
+    aten_give(b, out, 2);
+    return out[0];
+}
+
+mg_value aten_rule_dropout_grad(struct aten_builder *b, const struct aten_rule_call *c)
+{
+    double scale = aten_real(c->node, 2, "scale", 1);
+    mg_value dy = aten_in(b, c->node, 0, NULL), mask = aten_in(b, c->node, 1, NULL);
+    if (!(scale >= 1))
+        return aten_decline(b);
+    aten_set_real(b, MG_ATTR_RATIO, 1 - 1 / scale);
+    return aten_emit2(b, MG_OP_DROPOUT_GRAD, dy, mask);
+}

@@ -1,0 +1,471 @@
+#!/usr/bin/env python3
+"""Captures a PyTorch training step as a graph of ATen calls (magis-aten/1) and asks magisd what it needs.
+
+    python magis_capture.py train.py:step -o step.json
+    python magis_capture.py train.py:step --fits 24GB --url http://127.0.0.1:8080
+
+`step` is a function of train.py that does one step: forward, loss, backward, and the optimizer if it likes. Its
+modules, optimizers and tensors are found among its arguments, its closure and the globals it names. Where it takes
+arguments, train.py says with which: a function `example_inputs()` that returns them, or a tuple of that name.
+
+The step is traced on fake tensors: nothing is computed, and no memory of its size is needed. One file, and torch
+(1.13 or later) is all it wants. In a program: magis_capture.capture(step, *args).dump.
+"""
+import argparse
+import contextlib
+import gzip
+import hashlib
+import importlib.util
+import json
+import os
+import sys
+import traceback
+import types
+import urllib.error
+import urllib.parse
+import urllib.request
+
+import torch
+import torch.fx
+import torch.utils._pytree as pytree
+from torch.fx.experimental.proxy_tensor import make_fx
+
+URL = "http://127.0.0.1:8080"  # magisd fills in its own address when it hands this file out
+
+DTYPES = {
+    torch.float64: "f64", torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.int64: "i64",
+    torch.int32: "i32", torch.int16: "i16", torch.int8: "i8", torch.uint8: "u8", torch.bool: "bool",
+}
+for _name, _short in (("float8_e4m3fn", "f8e4m3"), ("float8_e5m2", "f8e5m2")):
+    if hasattr(torch, _name):
+        DTYPES[getattr(torch, _name)] = _short
+
+
+class CaptureError(Exception):
+    """What could not be traced, and where: the message is meant to be read."""
+
+
+# ---- what a step touches: modules, optimizers, tensors ----
+
+def _names_in(code):
+    names = set(code.co_names) | set(code.co_freevars)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            names |= _names_in(constant)
+    return names
+
+
+def _surroundings(function, seen=None):
+    """(name, object) of all that a function can reach by name: closure, globals, `self`, functions it calls."""
+    seen = set() if seen is None else seen
+    if isinstance(function, types.MethodType):
+        yield "self", function.__self__
+        function = function.__func__
+    function = getattr(function, "__wrapped__", function)
+    code = getattr(function, "__code__", None)
+    if code is None or code in seen:
+        return
+    seen.add(code)
+    found = {}
+    for name, cell in zip(code.co_freevars, function.__closure__ or ()):
+        with contextlib.suppress(ValueError):  # an empty cell
+            found[name] = cell.cell_contents
+    for name in sorted(_names_in(code)):
+        if name in function.__globals__:
+            found.setdefault(name, function.__globals__[name])
+    for name, value in found.items():
+        if isinstance(value, (types.FunctionType, types.MethodType)) and value.__module__ == function.__module__:
+            yield from _surroundings(value, seen)
+        else:
+            yield name, value
+
+
+class _State:
+    """Every tensor that a step reads from outside, each with a place: how to get it and how to put another there."""
+
+    def __init__(self, step, args):
+        self.places = []  # (kind, path, get, put)
+        self.modules = {}  # id -> path
+        self.optimizers = []
+        self._seen = {}
+        tensors = []
+        leaves, self.arg_spec = pytree.tree_flatten(args)
+        things = [("", leaf) for leaf in leaves] + list(_surroundings(step))
+        for name, thing in things:
+            for name, thing in self._inside(name, thing):
+                if isinstance(thing, torch.nn.Module):
+                    self._add_module(name, thing)
+                elif isinstance(thing, torch.optim.Optimizer):
+                    self.optimizers.append((name, thing))
+                elif isinstance(thing, torch.Tensor):
+                    tensors.append((name, thing))
+        for name, optimizer in self.optimizers:
+            self._add_optimizer(name, optimizer)
+        self.leaves = list(leaves)
+        for i, leaf in enumerate(leaves):
+            if isinstance(leaf, torch.Tensor):
+                self._add("input", "input.%d" % i, leaf, lambda i=i: self.leaves[i],
+                          lambda value, i=i: self.leaves.__setitem__(i, value))
+        for name, tensor in tensors:
+            self._add_free_tensor(name, tensor)
+
+    @staticmethod
+    def _inside(name, thing):
+        if isinstance(thing, (list, tuple)) and len(thing) < 64:
+            return [("%s.%d" % (name, i), part) for i, part in enumerate(thing)]
+        if isinstance(thing, dict) and len(thing) < 64:
+            return [("%s.%s" % (name, key), part) for key, part in thing.items()]
+        plain = type(thing).__module__.split(".")[0] not in ("torch", "builtins") and hasattr(thing, "__dict__")
+        if plain and not isinstance(thing, (torch.nn.Module, torch.optim.Optimizer, type, types.ModuleType)):
+            return [("%s.%s" % (name, key), part) for key, part in vars(thing).items()]
+        return [(name, thing)]
+
+    def _add(self, kind, path, tensor, get, put):
+        if id(tensor) in self._seen:
+            self._seen[id(tensor)][4].append(put)
+            return
+        place = (kind, path, tensor, get, [put])
+        self._seen[id(tensor)] = place
+        self.places.append(place)
+
+    def _add_module(self, name, module):
+        if id(module) in self.modules:
+            return
+        prefix = "" if not any(path == "" for path in self.modules.values()) else name + "."
+        for path, part in module.named_modules():
+            self.modules.setdefault(id(part), (prefix + path).strip("."))
+            for kind, table in (("weight", part._parameters), ("buffer", part._buffers)):
+                for key, tensor in table.items():
+                    if tensor is not None:
+                        self._add(kind, ".".join(filter(None, (prefix + path, key))), tensor,
+                                  lambda table=table, key=key: table[key],
+                                  lambda value, table=table, key=key: table.__setitem__(key, value))
+
+    def _add_optimizer(self, name, optimizer):
+        for group in optimizer.param_groups:
+            params = group["params"]
+            for i, tensor in enumerate(params):
+                path = self._seen[id(tensor)][1] if id(tensor) in self._seen else "%s.%d" % (name, i)
+                self._add("weight", path, tensor, lambda params=params, i=i: params[i],
+                          lambda value, params=params, i=i: params.__setitem__(i, value))
+                for key, state in optimizer.state.get(tensor, {}).items():
+                    if isinstance(state, torch.Tensor):
+                        table = optimizer.state[tensor]
+                        self._add("state", "%s.%s" % (path, key), state, lambda table=table, key=key: table[key],
+                                  lambda value, table=table, key=key: table.__setitem__(key, value))
+
+    def _add_free_tensor(self, name, tensor):
+        """A tensor of the surroundings that belongs to no module: it cannot be put elsewhere, only read and written."""
+        self._add("weight" if tensor.requires_grad else "input", name, tensor, lambda: tensor, lambda value: None)
+
+    @contextlib.contextmanager
+    def replaced(self, values):
+        """The step sees `values` in the places of its tensors."""
+        before = [place[3]() for place in self.places]
+        states = [dict(optimizer.state) for _, optimizer in self.optimizers]
+        swap = {id(old): new for old, new in zip(before, values)}
+        try:
+            for place, value in zip(self.places, values):
+                for put in place[4]:
+                    put(value)
+            for _, optimizer in self.optimizers:
+                old = dict(optimizer.state)
+                optimizer.state.clear()
+                optimizer.state.update({swap.get(id(key), key): state for key, state in old.items()})
+            yield
+        finally:
+            for place, value in zip(self.places, before):
+                for put in place[4]:
+                    put(value)
+            for (_, optimizer), state in zip(self.optimizers, states):
+                optimizer.state.clear()
+                optimizer.state.update(state)
+
+
+# ---- which module and which pass a call belongs to ----
+
+class _Stamps:
+    """Marks every node with its module's path and its pass while the step is traced. Backward calls take the module
+    of the forward call whose gradient they are: the autograd nodes made inside a module are remembered, and each tells
+    when it has run."""
+
+    def __init__(self, modules):
+        self.modules = modules
+        self.stack = []
+        self.owner = {}  # autograd node -> module path
+        self.pending = []  # nodes of the backward pass that no autograd node has claimed yet
+        self.backward = False
+        self.zeroed = False
+
+    def created(self, node):
+        node.meta["magis_pass"] = "backward" if self.backward else "forward"
+        node.meta["magis_module"] = self.stack[-1] if self.stack else ""
+        if self.backward:
+            self.pending.append(node)
+
+    def _claim(self, path):
+        for node in self.pending:
+            node.meta["magis_module"] = path
+        self.pending = []
+
+    def own(self, outputs, path):
+        todo = [t.grad_fn for t in pytree.tree_flatten(outputs)[0] if isinstance(t, torch.Tensor) and t.grad_fn is not None]
+        while todo:
+            function = todo.pop()
+            if function in self.owner:
+                continue
+            self.owner[function] = path
+            function.register_hook(lambda *unused: self._claim(path))
+            todo.extend(f for f, _ in function.next_functions if f is not None)
+
+    def entering(self, module, inputs):
+        self.stack.append(self.modules.get(id(module), self.stack[-1] if self.stack else ""))
+
+    def leaving(self, module, inputs, outputs):
+        path = self.stack.pop() if self.stack else ""
+        if torch.is_grad_enabled():
+            self.own(outputs, path)
+
+    @contextlib.contextmanager
+    def watching(self):
+        stamps = self
+        create = torch.fx.Graph.create_node
+        backward, grad = torch.autograd.backward, torch.autograd.grad
+        zero = torch.optim.Optimizer.zero_grad, torch.nn.Module.zero_grad
+
+        def create_node(graph, *args, **kwargs):
+            node = create(graph, *args, **kwargs)
+            stamps.created(node)
+            return node
+
+        def in_backward(function):
+            def call(tensors, *args, **kwargs):
+                stamps.own(tensors, "")
+                before, stamps.backward = stamps.backward, True
+                try:
+                    return function(tensors, *args, **kwargs)
+                finally:
+                    stamps.backward = before
+                    stamps._claim("")
+            return call
+
+        def zeroing(function):
+            def call(*args, **kwargs):
+                stamps.zeroed = True
+                return function(*args, **kwargs)
+            return call
+
+        hooks = [torch.nn.modules.module.register_module_forward_pre_hook(self.entering),
+                 torch.nn.modules.module.register_module_forward_hook(self.leaving)]
+        torch.fx.Graph.create_node = create_node
+        torch.autograd.backward, torch.autograd.grad = in_backward(backward), in_backward(grad)
+        torch.optim.Optimizer.zero_grad, torch.nn.Module.zero_grad = zeroing(zero[0]), zeroing(zero[1])
+        try:
+            yield
+        finally:
+            torch.fx.Graph.create_node = create
+            torch.autograd.backward, torch.autograd.grad = backward, grad
+            torch.optim.Optimizer.zero_grad, torch.nn.Module.zero_grad = zero
+            for hook in hooks:
+                hook.remove()
+
+
+# ---- shapes that old versions of torch could tell only by computing ----
+
+def _convolution_backward(grad, value, weight, bias_sizes, stride, padding, dilation, transposed, output_padding, groups,
+                          mask):
+    return (torch.empty_like(value) if mask[0] else None, torch.empty_like(weight) if mask[1] else None,
+            grad.new_empty([grad.shape[1]]) if mask[2] else None)
+
+
+def _nll_loss2d_forward(value, target, weight, reduction, ignore_index):
+    return value.new_empty(target.shape if reduction == 0 else []), value.new_empty([])
+
+
+def _register_shapes():
+    library = torch.library.Library("aten", "IMPL")
+    for name, function in (("convolution_backward", _convolution_backward), ("nll_loss2d_forward", _nll_loss2d_forward)):
+        if not torch._C._dispatch_has_kernel_for_dispatch_key("aten::" + name, "Meta"):
+            library.impl(name, function, "Meta")
+    return library
+
+
+_LIBRARY = _register_shapes()  # kept: what it registers lives as long
+
+
+# ---- tracing ----
+
+def _where(error):
+    """file:line of the innermost frame that is not torch's, and of the innermost in the user's own files."""
+    inside = os.path.dirname(os.path.abspath(torch.__file__))
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__)
+              if not os.path.abspath(frame.filename).startswith(inside) and frame.filename != __file__ and
+              os.path.exists(frame.filename)]
+    return frames[-1] if frames else None
+
+
+class Capture:
+    """A traced step. dump: the document; module: the FX graph; places: where its inputs live."""
+
+    def __init__(self, state, module, stamps, result):
+        self.state = state
+        self.module = module
+        self.zeroes_gradients = stamps.zeroed
+        self.result = result  # (spec, leaves: index into outputs or a plain value)
+        self.gradients = []
+        self.dump = None
+
+    @property
+    def digest(self):
+        return self.dump["digest"]
+
+
+def capture(step, *args, name=None):
+    """Traces step(*args) and returns a Capture."""
+    state = _State(step, args)
+    stamps = _Stamps(state.modules)
+    inputs = [place[3]() for place in state.places]
+    result = {}
+
+    def traced(*values):
+        values = [value.detach().requires_grad_(old.requires_grad) if old.requires_grad else value
+                  for value, old in zip(values, inputs)]
+        with state.replaced(values):
+            out = step(*pytree.tree_unflatten(state.leaves, state.arg_spec))
+        leaves, result["spec"] = pytree.tree_flatten(out)
+        result["leaves"] = [("tensor", None) if isinstance(leaf, torch.Tensor) else ("plain", leaf) for leaf in leaves]
+        result["gradients"] = [i for i, value in enumerate(values) if value.is_leaf and value.grad is not None]
+        tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+        return tensors + [values[i].grad for i in result["gradients"]]
+
+    grads = [(tensor, tensor.grad) for tensor in inputs if tensor.is_leaf and tensor.grad is not None]
+    for tensor, _ in grads:
+        tensor.grad = None
+    try:
+        with stamps.watching(), torch.enable_grad():
+            module = make_fx(traced, tracing_mode="fake")(*inputs)
+    except Exception as error:
+        frame = _where(error)
+        place = "%s:%d: in %s: %s" % (frame.filename, frame.lineno, frame.name, frame.line) if frame else "unknown place"
+        raise CaptureError("cannot trace this call: %s\n  %s: %s" % (place, type(error).__name__,
+                                                                     str(error).split("\n")[0])) from error
+    finally:
+        for tensor, grad in grads:
+            tensor.grad = grad
+    out = Capture(state, module, stamps, (result["spec"], result["leaves"]))
+    out.gradients = result["gradients"]
+    out.dump = _dump(out, name or getattr(step, "__name__", "step"))
+    return out
+
+
+# ---- the document ----
+
+class _Storages:
+    def __init__(self):
+        self.number = {}
+
+    def of(self, tensor):
+        storage = tensor.untyped_storage() if hasattr(tensor, "untyped_storage") else tensor.storage()
+        return self.number.setdefault(storage._cdata, len(self.number))
+
+
+def _tensor_entry(tensor, storages):
+    if tensor.dtype not in DTYPES:
+        raise CaptureError("tensors of %s are not supported" % tensor.dtype)
+    return {"shape": [int(d) for d in tensor.shape], "dtype": DTYPES[tensor.dtype],
+            "strides": [int(s) for s in tensor.stride()], "offset": int(tensor.storage_offset()),
+            "storage": storages.of(tensor)}
+
+
+def _argument(value):
+    if isinstance(value, torch.fx.Node):
+        return {"node": value.name}
+    if isinstance(value, (list, tuple)):
+        return [_argument(part) for part in value]
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return value if value == value and abs(value) != float("inf") else {"float": str(value)}
+    if isinstance(value, torch.dtype):
+        return {"dtype": DTYPES.get(value, str(value))}
+    return {"other": str(value)}
+
+
+def _outputs_of(node, module, storages):
+    if node.op == "get_attr":
+        return _tensor_entry(getattr(module, node.target), storages)
+    value = node.meta.get("val")
+    if isinstance(value, torch.Tensor):
+        return _tensor_entry(value, storages)
+    return None
+
+
+def _writes(target):
+    """Positions of the arguments that a call writes to, by its schema; batch norm's statistics, which older schemas
+    do not mark, included."""
+    schema = getattr(target, "_schema", None)
+    if schema is None:
+        return []
+    marked = [i for i, a in enumerate(schema.arguments) if a.alias_info is not None and a.alias_info.is_write]
+    if not marked and schema.name in ("aten::native_batch_norm", "aten::cudnn_batch_norm", "aten::miopen_batch_norm"):
+        marked = [3, 4]
+    return marked
+
+
+def _constant(tensor):
+    return tensor.tolist() if tensor.numel() <= 64 and not tensor.is_complex() else None
+
+
+def _dump(captured, name):
+    """The FX nodes as they are. Results of calls with several results stand with their `getitem` nodes."""
+    storages, nodes, places = _Storages(), [], iter(captured.state.places)
+    for node in captured.module.graph.nodes:
+        if node.op == "output":
+            continue
+        entry = {"name": node.name}
+        if node.op == "placeholder":
+            place = next(places)
+            entry.update(op="placeholder", kind=place[0], path=place[1])
+        elif node.op == "get_attr":
+            tensor = getattr(captured.module, node.target)
+            entry.update(op="constant", value=_constant(tensor))
+        else:
+            target = node.target
+            known = isinstance(target, torch._ops.OpOverload)
+            entry.update(op=str(target) if known else getattr(target, "__name__", str(target)),
+                         args=_argument(node.args))
+            if node.kwargs:
+                entry["kwargs"] = {key: _argument(value) for key, value in node.kwargs.items()}
+            writes = _writes(target)
+            if writes:
+                entry["writes"] = writes
+            if node.meta.get("magis_module"):
+                entry["module"] = node.meta["magis_module"]
+            if node.meta.get("magis_pass") == "backward":
+                entry["backward"] = True
+        out = _outputs_of(node, captured.module, storages)
+        if out is not None:
+            entry["out"] = out
+        nodes.append(entry)
+    dump = {"format": "magis-aten/1", "name": name, "nodes": nodes, "outputs": _output_entries(captured)}
+    text = json.dumps(dump, sort_keys=True, separators=(",", ":"))
+    dump["digest"] = hashlib.sha256(text.encode()).hexdigest()
+    dump["torch"] = torch.__version__
+    return dump
+
+
+def _output_entries(captured):
+    output = [node for node in captured.module.graph.nodes if node.op == "output"][0]
+    gradients = len(captured.gradients)
+    entries, returned = [], output.args[0]
+    for i, value in enumerate(returned):
+        if not isinstance(value, torch.fx.Node):
+            continue
+        at = i - (len(returned) - gradients)
+        entry = {"node": value.name, "role": "result" if at < 0 else "gradient"}
+        if at >= 0:
+            entry["of"] = captured.state.places[captured.gradients[at]][1]
+        entries.append(entry)
+    return entries
