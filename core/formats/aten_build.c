@@ -398,7 +398,8 @@ static void write_result(struct aten_builder *b, mg_value result, mg_value old)
     const struct aten_node *into = &b->document->nodes[target];
     result = aten_expand(b, aten_cast(b, result, into->dtype), &into->shape);
     mg_op op = result == MG_NONE ? MG_NONE : b->g->values[result].producer;
-    if (op != MG_NONE && op + 1 == b->g->op_count && old != MG_NONE && b->g->values[old].kind == MG_KIND_COMPUTED) {
+    if (op != MG_NONE && op + 1 == b->g->op_count && old != MG_NONE && b->g->values[old].kind == MG_KIND_COMPUTED &&
+        aten_is_whole(b, target)) {
         int32_t slot = reusable(b, op, old);
         if (slot >= 0)
             b->g->ops[op].in_place = slot;

@@ -154,6 +154,7 @@ mg_value aten_fill(struct aten_builder *b, const struct mg_shape *shape, enum mg
 /* ---- storages (aten_storage.c) ---- */
 mg_value aten_read(struct aten_builder *b, uint32_t node);
 void aten_write(struct aten_builder *b, uint32_t node, mg_value contents);
+bool aten_is_whole(const struct aten_builder *b, uint32_t node); /* all of its storage */
 /* Is `node` a view of its first argument? Derives it then. */
 bool aten_view(struct aten_builder *b, uint32_t node);
 void aten_survey(struct aten_builder *b); /* storages, `getitem` lists, last writes */

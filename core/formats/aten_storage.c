@@ -297,6 +297,21 @@ mg_value aten_read(struct aten_builder *b, uint32_t n)
     return value;
 }
 
+static bool is_part(const struct aten_builder *b, uint32_t n)
+{
+    enum lie lie = lie_of(b, n);
+    return b->document->nodes[n].kind == ATEN_GETITEM ? b->tensors[n].axis >= 0
+                                                      : lie == LIE_SLICE || lie == LIE_SELECT || lie == LIE_EXPAND;
+}
+
+bool aten_is_whole(const struct aten_builder *b, uint32_t n)
+{
+    for (; b->tensors[n].parent != MG_NONE; n = b->tensors[n].parent)
+        if (is_part(b, n))
+            return false;
+    return true;
+}
+
 void aten_write(struct aten_builder *b, uint32_t n, mg_value contents)
 {
     struct aten_storage *s = &b->storages[b->tensors[n].storage];
@@ -314,10 +329,7 @@ void aten_write(struct aten_builder *b, uint32_t n, mg_value contents)
         if (t->parent == MG_NONE)
             break;
         mg_value whole = MG_NONE;
-        enum lie lie = lie_of(b, at);
-        bool part = lie == LIE_SLICE || lie == LIE_SELECT || lie == LIE_EXPAND ||
-                    (b->document->nodes[at].kind == ATEN_GETITEM && t->axis >= 0);
-        if (part) {
+        if (is_part(b, at)) {
             s->version = old; /* the whole as it was */
             whole = aten_read(b, t->parent);
             s->version = old + 1;
