@@ -1,6 +1,7 @@
 #include "server/answer.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 void mg_answer_write_original(struct mg_writer *w, const struct mg_answer_original *original)
@@ -75,4 +76,46 @@ void mg_answer_bytes(uint64_t bytes, char out[24])
              : value < 100 ? "%.1f %s"
                            : "%.0f %s",
              value, units[unit]);
+}
+
+struct unsupported {
+    const char *target;
+    uint64_t count, bytes;
+};
+
+static int by_count(const void *a, const void *b)
+{
+    const struct unsupported *x = a, *y = b;
+    return x->count != y->count ? (x->count < y->count ? 1 : -1) : strcmp(x->target, y->target);
+}
+
+void mg_answer_write_unsupported(struct mg_writer *w, const struct mg_graph *g, struct mg_arena *scratch)
+{
+    struct unsupported *list = NULL;
+    size_t count = 0, capacity = 0;
+    for (size_t i = 0; i < g->op_count; i++) {
+        const struct mg_op_info *op = &g->ops[i];
+        if (op->type != MG_OP_OPAQUE)
+            continue;
+        const char *target = mg_op_attr(op, MG_ATTR_TARGET)->string;
+        size_t at = 0;
+        while (at < count && strcmp(list[at].target, target) != 0)
+            at++;
+        if (at == count)
+            *MG_PUSH(scratch, list, count, capacity) = (struct unsupported){.target = target};
+        list[at].count++;
+        for (uint32_t k = 0; k < op->out_count; k++)
+            list[at].bytes += g->values[op->out[k]].bytes;
+    }
+    if (count)
+        qsort(list, count, sizeof *list, by_count);
+    mg_write_begin_array(w);
+    for (size_t i = 0; i < count; i++) {
+        mg_write_begin_object(w);
+        mg_write_member_string(w, "operator", *list[i].target ? list[i].target : "opaque");
+        mg_write_member_uint(w, "count", list[i].count);
+        mg_write_member_uint(w, "bytes", list[i].bytes);
+        mg_write_end_object(w);
+    }
+    mg_write_end_array(w);
 }

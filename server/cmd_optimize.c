@@ -150,7 +150,7 @@ static void write_graph_member(struct mg_writer *w, const struct mg_graph *g)
     mg_write_end_object(w);
 }
 
-static void write_answer(struct mg_writer *w, const struct optimize *o)
+static void write_answer(struct mg_writer *w, const struct optimize *o, struct mg_arena *scratch)
 {
     const struct mg_search_result *result = &o->result;
     struct mg_answer_original original = original_of(result);
@@ -177,14 +177,16 @@ static void write_answer(struct mg_writer *w, const struct optimize *o)
     mg_write_member_uint(w, "rejected", result->rejected);
     mg_write_end_object(w);
     write_prices(w, result->original.plan);
+    mg_write_key(w, "unsupported");
+    mg_answer_write_unsupported(w, o->source.graph, scratch);
     mg_write_end_object(w);
 }
 
-static bool print_json(const struct optimize *o)
+static bool print_json(struct optimize *o)
 {
     struct mg_writer w;
     mg_writer_init(&w);
-    write_answer(&w, o);
+    write_answer(&w, o, &o->source.arena);
     bool good = mg_writer_finish(&w) && puts(w.data) >= 0 && fflush(stdout) == 0;
     mg_writer_release(&w);
     return good;
@@ -280,7 +282,7 @@ static int exit_code(const struct mg_search_result *result)
     return missed ? MG_EXIT_NOT_MET : MG_EXIT_DONE;
 }
 
-static int answer(const struct optimize *o)
+static int answer(struct optimize *o)
 {
     bool json = mg_options_flag(o->options, MG_OPTION_JSON);
     if (!json)

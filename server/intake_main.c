@@ -11,6 +11,7 @@
 
 #include "base/digest.h"
 #include "formats/formats.h"
+#include "server/answer.h"
 #include "server/child.h"
 #include "server/intake.h"
 #include "server/options.h"
@@ -208,37 +209,6 @@ static enum mg_code answer_submit(struct ask *a, struct mg_error *err)
     return code;
 }
 
-static const char *target_of(const struct mg_op_info *op)
-{
-    const struct mg_attr *target = op->type == MG_OP_OPAQUE ? mg_op_attr(op, MG_ATTR_TARGET) : NULL;
-    return !target ? NULL : *target->string ? target->string : "opaque";
-}
-
-/* Operators that we do not know and that are taken as they are declared, with counts. */
-static void write_opaque(struct mg_writer *w, const struct mg_graph *g, struct mg_arena *arena)
-{
-    bool *told = MG_NEW_ARRAY(arena, bool, g->op_count);
-    mg_write_begin_array(w);
-    for (size_t i = 0; i < g->op_count; i++) {
-        const char *target = target_of(&g->ops[i]);
-        uint64_t count = 0;
-        if (!target || told[i])
-            continue;
-        for (size_t k = i; k < g->op_count; k++) {
-            const char *other = target_of(&g->ops[k]);
-            if (!other || strcmp(other, target) != 0)
-                continue;
-            told[k] = true;
-            count++;
-        }
-        mg_write_begin_object(w);
-        mg_write_member_string(w, "operator", target);
-        mg_write_member_uint(w, "count", count);
-        mg_write_end_object(w);
-    }
-    mg_write_end_array(w);
-}
-
 static enum mg_code answer_estimate(struct ask *a, struct mg_error *err)
 {
     struct mg_plan *plan;
@@ -282,7 +252,7 @@ static enum mg_code answer_estimate(struct ask *a, struct mg_error *err)
         mg_write_null(w);
     mg_timeline_write_hot(w, a->graph, plan, &simulation, 50, &a->arena);
     mg_write_key(w, "unsupported");
-    write_opaque(w, a->graph, &a->arena);
+    mg_answer_write_unsupported(w, a->graph, &a->arena);
     mg_write_end_object(w);
     return MG_OK;
 }

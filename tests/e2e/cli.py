@@ -1,5 +1,6 @@
 """The command line: outputs, files, exit codes."""
 import hashlib
+import gzip
 import json
 import os
 import re
@@ -83,9 +84,28 @@ def test_zoo(t):
     t.equal("the same graph by either way", from_zoo["digest"], from_file["digest"])
 
 
+def test_captured(t):
+    with gzip.open("tests/data/aten/resnet18.json.gz") as file:
+        dump = json.load(file)
+    json.dump(dump, open(path("step.json"), "w"))
+    t.equal("imported", run("import", path("step.json"), "-o", path("native.json")).returncode, 0)
+    native = json.load(open(path("native.json")))
+    t.equal("its digest is repeated", native["source"], dump["digest"])
+    answer = optimize(path("step.json"), "--evaluations", "2000", "--latency-ratio", "1.1")[1]
+    t.equal("the same graph by either way", optimize(path("native.json"), "--evaluations", "1")[1]["graph"]["digest"],
+            answer["graph"]["digest"])
+    t.equal("every call is known", answer["unsupported"], [])
+    t.check("plans", answer["best"]["memory_ratio"] < 0.8 and answer["checked"]["rejected"] == 0, answer["best"])
+    dump["nodes"] = [dict(node, op=node["op"].replace("aten.relu_.", "aten.cube_.")) for node in dump["nodes"]]
+    json.dump(dump, open(path("odd.json"), "w"))
+    odd = optimize(path("odd.json"), "--evaluations", "1")[1]
+    t.equal("what nobody knows is listed", [(o["operator"], o["count"]) for o in odd["unsupported"]], [("aten.cube_.default", 17)])
+
+
 def check_members(t, answer):
     t.equal("members", list(answer), ["graph", "device", "original", "best", "outcome", "lower_bound_bytes", "pareto",
-                                      "baselines", "evaluations", "seconds", "checked", "prices", "measured_share"])
+                                      "baselines", "evaluations", "seconds", "checked", "prices", "measured_share",
+                                      "unsupported"])
     t.equal("graph", list(answer["graph"]), ["name", "operators", "values", "digest"])
     t.equal("original", list(answer["original"]), ["latency_s", "peak_bytes", "arena_bytes"])
     t.equal("best", list(answer["best"]), POINT)
@@ -245,6 +265,6 @@ def test_place(t):
 
 
 tests = Tests()
-tests.run(test_usage, test_version, test_zoo, test_optimize, test_check_refuses, test_limits, test_determinism,
+tests.run(test_usage, test_version, test_zoo, test_captured, test_optimize, test_check_refuses, test_limits, test_determinism,
           test_figure2, test_interrupt, test_settings, test_device, test_place)
 tests.end()

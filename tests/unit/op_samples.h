@@ -267,6 +267,7 @@ static const char *const op_samples[] = {
     "lstm | 5,4,6 1,32,6 1,32,8 1,64 1,4,8 1,4,8 | 3 | hidden_size=8",
     "gru | 5,4,6 1,24,6 1,24,8 | 2 | hidden_size=8 reverse=1",
     "sgd | 4,6 4,6 | 1 | lr=0.1 weight_decay=0.01",
+    "assign | 4,6 4,6 | 1",
     "momentum | 4,6 4,6 | 1",
     "moment | 4,6 4,6 | 1 | beta=0.99 power=2",
     "adam | 4,6 4,6 4,6 | 1",

@@ -60,7 +60,7 @@ function zooPart(networks, chosen) {
 }
 
 function filePart(form) {
-    const about = h("p", {class: "faint"}, "An ONNX model, or a graph in the format magis-graph/1 as JSON.");
+    const about = h("p", {class: "faint"}, "An ONNX model; or JSON: a graph (magis-graph/1), a training step captured by magis_capture.py (magis-aten/1).");
     const symbols = field("Sizes of symbols", h("input", {name: "symbols", autocomplete: "off", placeholder: "batch=32, seq=128"}),
         "What the model leaves open; the answer names what is missing", "/symbols");
     const input = h("input", {type: "file", id: "graph-file", accept: ".onnx,.json,application/json", onchange: () => take(input.files[0])});
@@ -80,7 +80,7 @@ function filePart(form) {
         try {
             const graph = JSON.parse(await file.text());
             form.graph = {text: graph, name: file.name};
-            about.textContent = `${file.name}: ${plural(graph.operators?.length ?? graph.ops?.length ?? 0, "operator")}, ${bytes(file.size)}`;
+            about.textContent = `${file.name}: ${plural(graph.ops?.length ?? graph.nodes?.length ?? 0, graph.nodes ? "call" : "operator")}, ${bytes(file.size)}`;
             zone.classList.add("filled");
         } catch (error) {
             form.graph = null;
