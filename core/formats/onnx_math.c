@@ -47,72 +47,10 @@ void onnx_rule_gelu(struct onnx_call *c, int which)
                 NULL);
 }
 
-static mg_value elu(struct onnx_call *c, mg_value x, double alpha)
+void onnx_rule_swish(struct onnx_call *c, int which)
 {
-    return mg_onnx_add(c, MG_OP_ELU, OPERANDS(x), ATTRS(A_REAL(ALPHA, alpha)), 1, NULL);
-}
-
-static mg_value compare_scalar(struct onnx_call *c, enum mg_op_type type, mg_value x, double value)
-{
-    return two(c, type, x, mg_onnx_scalar(c, value, mg_onnx_info(c, x)->dtype));
-}
-
-/* log(x + sqrt(x^2 + shift)) */
-static void inverse_hyperbolic(struct onnx_call *c, mg_value x, double shift)
-{
-    mg_value root = one(c, MG_OP_SQRT, mg_onnx_affine(c, two(c, MG_OP_MUL, x, x), 1, shift));
-    mg_value sum = two(c, MG_OP_ADD, x, root);
-    mg_onnx_last(c);
-    one(c, MG_OP_LOG, sum);
-}
-
-/* (e^x + sign e^-x) / 2 */
-static void hyperbolic(struct onnx_call *c, mg_value x, enum mg_op_type type)
-{
-    mg_value sum = two(c, type, one(c, MG_OP_EXP, x), one(c, MG_OP_EXP, one(c, MG_OP_NEG, x)));
-    mg_onnx_last(c);
-    mg_onnx_affine(c, sum, 0.5, 0);
-}
-
-/* x + bias below -lambd, x - bias above lambd, else 0. */
-static void shrink(struct onnx_call *c, mg_value x)
-{
-    double lambd = mg_onnx_real(c, "lambd", 0.5), bias = mg_onnx_real(c, "bias", 0);
-    mg_value zero = mg_onnx_scalar(c, 0, mg_onnx_info(c, x)->dtype);
-    mg_value low = compare_scalar(c, MG_OP_LESS, x, -lambd), high = compare_scalar(c, MG_OP_GREATER, x, lambd);
-    mg_value above =
-        mg_onnx_add(c, MG_OP_WHERE, OPERANDS(high, mg_onnx_affine(c, x, 1, -bias), zero), NO_ATTRS, 1, NULL);
-    mg_value below = mg_onnx_affine(c, x, 1, bias);
-    mg_onnx_last(c);
-    mg_onnx_add(c, MG_OP_WHERE, OPERANDS(low, below, above), NO_ATTRS, 1, NULL);
-}
-
-static void thresholded_relu(struct onnx_call *c, mg_value x)
-{
-    mg_value above = compare_scalar(c, MG_OP_GREATER, x, mg_onnx_real(c, "alpha", 1));
-    mg_value zero = mg_onnx_scalar(c, 0, mg_onnx_info(c, x)->dtype);
-    mg_onnx_last(c);
-    mg_onnx_add(c, MG_OP_WHERE, OPERANDS(above, x, zero), NO_ATTRS, 1, NULL);
-}
-
-static void celu(struct onnx_call *c, mg_value x)
-{
-    double alpha = mg_onnx_real(c, "alpha", 1);
-    mg_value y = elu(c, mg_onnx_affine(c, x, 1 / alpha, 0), 1);
-    mg_onnx_last(c);
-    mg_onnx_affine(c, y, alpha, 0);
-}
-
-static void selu(struct onnx_call *c, mg_value x)
-{
-    mg_value y = elu(c, x, mg_onnx_real(c, "alpha", 1.67326319217681884765625));
-    double gamma = mg_onnx_real(c, "gamma", 1.05070102214813232421875);
-    mg_onnx_last(c);
-    mg_onnx_affine(c, y, gamma, 0);
-}
-
-static void swish(struct onnx_call *c, mg_value x)
-{
+    (void)which;
+    mg_value x = mg_onnx_in(c, 0);
     double alpha = mg_onnx_real(c, "alpha", 1);
     mg_value gate = alpha == 1 ? MG_NONE : one(c, MG_OP_SIGMOID, mg_onnx_affine(c, x, alpha, 0));
     mg_onnx_last(c);
@@ -129,67 +67,15 @@ static void finish(struct onnx_call *c, enum mg_op_type type, mg_value x, mg_val
     two(c, type, x, y);
 }
 
-void onnx_rule_composed(struct onnx_call *c, int which)
-{
-    mg_value x = mg_onnx_in(c, 0), y;
-    switch ((enum onnx_composed)which) {
-    case COMPOSED_ACOSH:
-        inverse_hyperbolic(c, x, -1);
-        break;
-    case COMPOSED_ASINH:
-        inverse_hyperbolic(c, x, 1);
-        break;
-    case COMPOSED_ATANH:
-        y = one(c, MG_OP_LOG, two(c, MG_OP_DIV, mg_onnx_affine(c, x, 1, 1), mg_onnx_affine(c, x, -1, 1)));
-        mg_onnx_last(c);
-        mg_onnx_affine(c, y, 0.5, 0);
-        break;
-    case COMPOSED_CELU:
-        celu(c, x);
-        break;
-    case COMPOSED_COSH:
-        hyperbolic(c, x, MG_OP_ADD);
-        break;
-    case COMPOSED_IS_NAN:
-        finish(c, MG_OP_NOT_EQUAL, x, x);
-        break;
-    case COMPOSED_MISH:
-        finish(c, MG_OP_MUL, x, one(c, MG_OP_TANH, one(c, MG_OP_SOFTPLUS, x)));
-        break;
-    case COMPOSED_SELU:
-        selu(c, x);
-        break;
-    case COMPOSED_SHRINK:
-        shrink(c, x);
-        break;
-    case COMPOSED_SINH:
-        hyperbolic(c, x, MG_OP_SUB);
-        break;
-    case COMPOSED_SOFTSIGN:
-        finish(c, MG_OP_DIV, x, mg_onnx_affine(c, one(c, MG_OP_ABS, x), 1, 1));
-        break;
-    case COMPOSED_SWISH:
-        swish(c, x);
-        break;
-    case COMPOSED_TAN:
-        finish(c, MG_OP_DIV, one(c, MG_OP_SIN, x), one(c, MG_OP_COS, x));
-        break;
-    case COMPOSED_THRESHOLDED_RELU:
-        thresholded_relu(c, x);
-        break;
-    }
-}
-
 void onnx_rule_is_inf(struct onnx_call *c, int which)
 {
     (void)which;
-    bool negative = mg_onnx_int(c, "detect_negative", 1), positive = mg_onnx_int(c, "detect_positive", 1);
     mg_value x = mg_onnx_in(c, 0);
-    if (!negative && !positive)
-        mg_onnx_unsupported(c, "detects nothing");
-    mg_value y = negative && positive ? one(c, MG_OP_ABS, x) : x;
-    mg_value limit = mg_onnx_scalar(c, positive ? DBL_MAX : -DBL_MAX, mg_onnx_info(c, x)->dtype);
-    finish(c, positive ? MG_OP_GREATER : MG_OP_LESS, y, limit);
+    mg_onnx_last(c);
+    mg_onnx_add(c, MG_OP_IS_INF, OPERANDS(x),
+                ATTRS(A_INT(DETECT_NEGATIVE, mg_onnx_int(c, "detect_negative", 1)),
+                      A_INT(DETECT_POSITIVE, mg_onnx_int(c, "detect_positive", 1))),
+                1, NULL);
 }
 
 /* ---- casts ---- */

@@ -320,9 +320,10 @@ struct layers {
 static bool usual_activations(struct onnx_call *c, enum mg_op_type type)
 {
     static const char *const lstm[] = {"Sigmoid", "Tanh", "Tanh"}, *const gru[] = {"Sigmoid", "Tanh"};
+    static const char *const rnn[] = {"Tanh"};
     const struct onnx_attribute *given = mg_onnx_attr(c, "activations");
-    const char *const *usual = type == MG_OP_LSTM ? lstm : gru;
-    uint32_t count = type == MG_OP_LSTM ? 3 : 2;
+    const char *const *usual = type == MG_OP_LSTM ? lstm : type == MG_OP_GRU ? gru : rnn;
+    uint32_t count = type == MG_OP_LSTM ? 3 : type == MG_OP_GRU ? 2 : 1;
     for (uint32_t i = 0; given && i < given->texts.count; i++) {
         const char *text = ONNX_NAME(given->texts, i);
         if (!text || strcmp(text, usual[i % count]) != 0)
@@ -337,10 +338,6 @@ static void check_layers(struct onnx_call *c, enum mg_op_type type)
         mg_onnx_unsupported(c, "activations other than the usual ones");
     if (mg_onnx_attr(c, "clip") || mg_onnx_int(c, "input_forget", 0))
         mg_onnx_unsupported(c, "clip or input_forget");
-    if (type == MG_OP_GRU && mg_onnx_int(c, "linear_before_reset", 0))
-        mg_onnx_unsupported(c, "linear_before_reset");
-    if (mg_onnx_has(c, 7))
-        mg_onnx_unsupported(c, "peepholes");
     if (!mg_onnx_has(c, 4))
         return;
     uint32_t count;
@@ -362,7 +359,7 @@ static mg_value slice_of(struct onnx_call *c, mg_value x, uint32_t axis, int64_t
 static mg_value part_of(struct onnx_call *c, const struct layers *l, uint32_t operand, uint32_t direction)
 {
     static const int64_t swap[] = {1, 0, 2};
-    bool state = operand >= 5;
+    bool state = operand == 5 || operand == 6;
     mg_value x = state ? mg_onnx_in(c, operand) : mg_onnx_weight(c, operand);
     if (state && l->batch_first)
         x = mg_onnx_permute(c, x, swap);
@@ -380,8 +377,9 @@ static void run_direction(struct onnx_call *c, const struct layers *l, uint32_t 
     enum mg_dtype dtype = mg_onnx_dtype_of(c, 0);
     struct mg_shape bias = {.rank = 2, .dim = {1, 2 * l->gates * l->hidden}};
     struct mg_shape state = {.rank = 3, .dim = {1, l->batch, l->hidden}};
-    bool states = mg_onnx_has(c, 5) || (l->type == MG_OP_LSTM && mg_onnx_has(c, 6));
-    mg_value in[6] = {l->x, part_of(c, l, 1, direction), part_of(c, l, 2, direction)};
+    bool holes = l->type == MG_OP_LSTM && mg_onnx_has(c, 7);
+    bool states = holes || mg_onnx_has(c, 5) || (l->type == MG_OP_LSTM && mg_onnx_has(c, 6));
+    mg_value in[7] = {l->x, part_of(c, l, 1, direction), part_of(c, l, 2, direction)};
     uint32_t count = 3;
     if (mg_onnx_has(c, 3) || states)
         in[count++] = mg_onnx_has(c, 3) ? part_of(c, l, 3, direction) : zeros(c, &bias, dtype);
@@ -389,9 +387,11 @@ static void run_direction(struct onnx_call *c, const struct layers *l, uint32_t 
         in[count++] = mg_onnx_has(c, 5) ? part_of(c, l, 5, direction) : zeros(c, &state, dtype);
     if (states && l->type == MG_OP_LSTM)
         in[count++] = mg_onnx_has(c, 6) ? part_of(c, l, 6, direction) : zeros(c, &state, dtype);
-    mg_onnx_add(c, l->type, in, count,
-                ATTRS(A_INT(HIDDEN_SIZE, l->hidden), A_INT(REVERSE, l->reverse || direction == 1)), l->results,
-                results);
+    if (holes)
+        in[count++] = part_of(c, l, 7, direction);
+    const struct mg_attr attrs[] = {A_INT(HIDDEN_SIZE, l->hidden), A_INT(REVERSE, l->reverse || direction == 1),
+                                    A_INT(LINEAR_BEFORE_RESET, mg_onnx_int(c, "linear_before_reset", 0) != 0)};
+    mg_onnx_add(c, l->type, in, count, attrs, l->type == MG_OP_GRU ? 3 : 2, l->results, results);
 }
 
 static mg_value joined(struct onnx_call *c, const mg_value *parts, uint32_t count, int64_t axis)
@@ -404,7 +404,7 @@ void onnx_rule_recurrent(struct onnx_call *c, int which)
     static const int64_t swap[] = {1, 0, 2}, to_batch[] = {2, 0, 1, 3};
     const struct mg_shape *x = mg_onnx_shape(c, 0), *r = mg_onnx_shape(c, 2);
     const char *direction = mg_onnx_text(c, "direction", "forward");
-    struct layers l = {.type = (enum mg_op_type)which, .gates = which == MG_OP_LSTM ? 4 : 3};
+    struct layers l = {.type = (enum mg_op_type)which, .gates = which == MG_OP_LSTM ? 4 : which == MG_OP_GRU ? 3 : 1};
     check_layers(c, l.type);
     if (x->rank != 3 || r->rank != 3)
         mg_onnx_invalid(c, "operands must have rank 3");

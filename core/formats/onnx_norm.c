@@ -180,13 +180,10 @@ static mg_value pooled(struct onnx_call *c, enum mg_op_type type, mg_value x, co
                                  A_INTS(PADS, w->pad, 2 * w->rank), A_INTS(DILATIONS, w->dilation, w->rank),
                                  A_INT(CEIL_MODE, up)),
                            1, NULL);
-    for (uint32_t d = 0; d < w->rank; d++)
-        if (w->dilation[d] != 1)
-            mg_onnx_unsupported(c, "dilations");
     return mg_onnx_add(c, type, OPERANDS(x),
                        ATTRS(A_INTS(KERNEL_SHAPE, w->kernel, w->rank), A_INTS(STRIDES, w->stride, w->rank),
-                             A_INTS(PADS, w->pad, 2 * w->rank), A_INT(CEIL_MODE, up),
-                             A_INT(COUNT_INCLUDE_PAD, count_pads)),
+                             A_INTS(PADS, w->pad, 2 * w->rank), A_INTS(DILATIONS, w->dilation, w->rank),
+                             A_INT(CEIL_MODE, up), A_INT(COUNT_INCLUDE_PAD, count_pads)),
                        1, NULL);
 }
 

@@ -34,84 +34,15 @@ void onnx_rule_reduce(struct onnx_call *c, int which)
     reduce_last(c, (enum mg_op_type)which, mg_onnx_in(c, 0));
 }
 
-/* A reduction followed by one operator. */
-static void reduce_then(struct onnx_call *c, mg_value x, enum mg_op_type then)
-{
-    const int64_t *axes;
-    uint32_t count;
-    if (reduced(c, &axes, &count))
-        x = onnx_reduce(c, MG_OP_REDUCE_SUM, x, axes, count, mg_onnx_int(c, "keepdims", 1) != 0);
-    mg_onnx_last(c);
-    mg_onnx_unary(c, then, x);
-}
-
-/* log sum e^x = m + log sum e^(x - m), m the largest. */
-static void log_sum_exp(struct onnx_call *c, mg_value x)
-{
-    const int64_t *axes;
-    uint32_t count;
-    bool keep = mg_onnx_int(c, "keepdims", 1) != 0;
-    if (!reduced(c, &axes, &count)) {
-        mg_onnx_last(c);
-        mg_onnx_unary(c, MG_OP_COPY, x);
-        return;
-    }
-    mg_value most = onnx_reduce(c, MG_OP_REDUCE_MAX, x, axes, count, true);
-    mg_value powers = mg_onnx_unary(c, MG_OP_EXP, mg_onnx_binary(c, MG_OP_SUB, x, most));
-    mg_value sum = mg_onnx_unary(c, MG_OP_LOG, onnx_reduce(c, MG_OP_REDUCE_SUM, powers, axes, count, keep));
-    most = mg_onnx_reshape(c, most, &mg_onnx_info(c, sum)->shape);
-    mg_onnx_last(c);
-    mg_onnx_binary(c, MG_OP_ADD, sum, most);
-}
-
-void onnx_rule_reduce_of(struct onnx_call *c, int which)
-{
-    mg_value x = mg_onnx_in(c, 0);
-    switch ((enum onnx_reduced)which) {
-    case REDUCE_L1:
-        reduce_last(c, MG_OP_REDUCE_SUM, mg_onnx_unary(c, MG_OP_ABS, x));
-        break;
-    case REDUCE_L2:
-        reduce_then(c, mg_onnx_binary(c, MG_OP_MUL, x, x), MG_OP_SQRT);
-        break;
-    case REDUCE_LOG_SUM:
-        reduce_then(c, x, MG_OP_LOG);
-        break;
-    case REDUCE_LOG_SUM_EXP:
-        log_sum_exp(c, x);
-        break;
-    case REDUCE_SUM_SQUARE:
-        reduce_last(c, MG_OP_REDUCE_SUM, mg_onnx_binary(c, MG_OP_MUL, x, x));
-        break;
-    }
-}
-
-/* Elements of a dimension in reverse order. */
-static mg_value reversed(struct onnx_call *c, mg_value x, uint32_t axis, int64_t size)
-{
-    mg_value order = mg_onnx_add(
-        c, MG_OP_IOTA, NULL, 0,
-        ATTRS(A_INT(SIZE, size), A_TEXT(TO, "i64"), A_REAL(START, (double)(size - 1)), A_REAL(DELTA, -1)), 1, NULL);
-    return mg_onnx_add(c, MG_OP_GATHER, OPERANDS(x, order), ATTRS(A_INT(AXIS, axis)), 1, NULL);
-}
-
-/* The smallest is the largest of the negatives; the last of equals is the first in reverse order. */
 void onnx_rule_arg(struct onnx_call *c, int which)
 {
-    const struct mg_shape *shape = mg_onnx_shape(c, 0);
-    uint32_t axis = mg_onnx_axis(c, mg_onnx_int(c, "axis", 0), shape->rank);
-    bool keep = mg_onnx_int(c, "keepdims", 1) != 0, last = mg_onnx_int(c, "select_last_index", 0) != 0;
+    uint32_t axis = mg_onnx_axis(c, mg_onnx_int(c, "axis", 0), mg_onnx_shape(c, 0)->rank);
     mg_value x = mg_onnx_in(c, 0);
-    if (which == 1)
-        x = mg_onnx_unary(c, MG_OP_NEG, x);
-    if (last)
-        x = reversed(c, x, axis, shape->dim[axis]);
-    c->last = !last;
-    x = mg_onnx_add(c, MG_OP_ARG_MAX, OPERANDS(x), ATTRS(A_INT(AXIS, axis), A_INT(KEEPDIMS, keep)), 1, NULL);
-    if (!last)
-        return;
     mg_onnx_last(c);
-    mg_onnx_affine(c, x, -1, (double)(shape->dim[axis] - 1));
+    mg_onnx_add(c, (enum mg_op_type)which, OPERANDS(x),
+                ATTRS(A_INT(AXIS, axis), A_INT(KEEPDIMS, mg_onnx_int(c, "keepdims", 1) != 0),
+                      A_INT(SELECT_LAST_INDEX, mg_onnx_int(c, "select_last_index", 0) != 0)),
+                1, NULL);
 }
 
 void onnx_rule_cumsum(struct onnx_call *c, int which)

@@ -28,23 +28,6 @@ enum onnx_fold_kind {
     FOLD_LESS,
     FOLD_LESS_OR_EQUAL,
 };
-enum onnx_composed {
-    COMPOSED_ACOSH,
-    COMPOSED_ASINH,
-    COMPOSED_ATANH,
-    COMPOSED_CELU,
-    COMPOSED_COSH,
-    COMPOSED_IS_NAN,
-    COMPOSED_MISH,
-    COMPOSED_SELU,
-    COMPOSED_SHRINK,
-    COMPOSED_SINH,
-    COMPOSED_SOFTSIGN,
-    COMPOSED_SWISH,
-    COMPOSED_TAN,
-    COMPOSED_THRESHOLDED_RELU,
-};
-enum onnx_reduced { REDUCE_L1, REDUCE_L2, REDUCE_LOG_SUM, REDUCE_LOG_SUM_EXP, REDUCE_SUM_SQUARE };
 
 typedef bool mg_onnx_folder(struct onnx_call *c, int which);
 #define MG_ONNX(op_type, min_in, max_in, rule, rule_which, fold, fold_which)                                           \
