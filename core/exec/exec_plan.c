@@ -1,670 +1,123 @@
-/* Executes a plan literally in one arena (memory-model.md: S1-S6, R1-R9).
+/* Executes a plan literally in one arena (exec/walk_plan.h).
  *
  * The arena is an array of slots, one for each `unit` bytes, where unit is the common divisor of the
  * dtypes' sizes; an element of size s fills s / unit slots: the first holds the number, the others
  * NaN. So byte offsets and sizes are taken at their word and any overlap of live storages destroys
- * numbers. Guards stand before and after the arena and must be untouched at the end. Every instance knows which box of
- * its value it holds and where; a reader computes the box it needs from the parts of the regions around it and finds it
- * inside the instance's box. */
+ * numbers. Guards stand before and after the arena and must be untouched at the end. */
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "exec/exec_priv.h"
+#include "exec/walk_plan.h"
 
-enum { MAX_REGION_DEPTH = 16, GUARD_SLOTS = 64 };
+enum { GUARD_SLOTS = 64 };
 
-/* A box of a value: where it begins in the whole value, and its extents. */
-struct box {
-    int64_t lo[MG_MAX_RANK];
-    struct mg_shape shape;
-};
-struct holding { /* what an instance holds at this moment */
-    bool alive;
-    struct box box;
-    uint32_t depth; /* regions open around it: in these its box is a part's */
-    int64_t at;     /* slot of the first element */
-    int64_t stride[MG_MAX_RANK];
-};
-struct host_copy {
-    double *data; /* NULL: none */
-    struct box box;
-    uint32_t depth; /* regions open when it was stored: it ends with their part */
-};
-struct open_region {
-    uint32_t region, part;
-};
-struct runner {
-    const struct mg_graph *original;
-    const struct mg_graph *g; /* the one that the steps are over */
-    const struct mg_plan *plan;
-    mg_op *origin; /* by operator: the original's of that name, by which random numbers are drawn (R8) */
-    uint64_t seed;
+struct numbers {
     struct mg_arena *arena;
     uint64_t unit;
     double *slots;
     uint64_t slot_count;
-    struct holding *holdings; /* by instance */
-    struct host_copy *host;   /* by value */
-    const uint32_t **member;  /* [region][op]: index into region->ops, or MG_NONE */
-    struct open_region open[MAX_REGION_DEPTH];
-    uint32_t depth;
-    uint32_t step;
-    struct mg_error *err;
+    double **host; /* copies by value of the plan's graph */
+    double *const *given;
+    double **results;
 };
 
-static enum mg_code refuse(struct runner *run, const char *what)
+static struct mg_tensor tensor_at(const struct numbers *n, const struct mg_located *box)
 {
-    char pointer[32];
-    snprintf(pointer, sizeof pointer, "/steps/%u", run->step);
-    return mg_fail(run->err, MG_ERR_REJECTED, pointer, "%s", what);
+    struct mg_tensor tensor = {.data = n->slots + box->offset / n->unit, .shape = box->shape};
+    int64_t slots = (int64_t)(mg_dtype_size(box->dtype) / n->unit);
+    for (uint32_t d = 0; d < box->shape.rank; d++)
+        tensor.stride[d] = box->stride[d] * slots;
+    return tensor;
 }
 
-static uint32_t ref_in(const struct runner *run, const struct mg_step *step, uint32_t i)
+/* A dense copy of a box. */
+static enum mg_code read_box(const struct numbers *n, const struct mg_action *action, const struct mg_located *box,
+                             double **out, struct mg_error *err)
 {
-    return run->plan->refs[step->in + i];
-}
-
-static uint32_t ref_out(const struct runner *run, const struct mg_step *step, uint32_t i)
-{
-    return run->plan->refs[step->out + i];
-}
-
-/* ---- boxes ---- */
-
-/* The cuts of `op` under the first `depth` open regions that contain it. A region nested on the same
- * axis cuts the parent's extent further. */
-static uint32_t cuts_of(const struct runner *run, mg_op op, uint32_t depth, struct mg_cut *cuts)
-{
-    uint32_t axis_count, count = 0;
-    const struct mg_axis *axes = mg_op_axes(run->g, op, &axis_count);
-    for (uint32_t i = 0; i < depth; i++) {
-        const struct mg_region *region = &run->plan->regions[run->open[i].region];
-        uint32_t at = run->member[run->open[i].region][op];
-        if (at == MG_NONE)
-            continue;
-        const struct mg_region_op *use = &region->ops[at];
-        uint32_t c = 0;
-        while (c < count && cuts[c].axis != use->axis)
-            c++;
-        if (c == count)
-            cuts[count++] = (struct mg_cut){use->axis, 0, axes[use->axis].length};
-        int64_t lo, hi;
-        mg_part_bounds((cuts[c].hi - cuts[c].lo) / use->scale, region->parts, run->open[i].part, &lo, &hi);
-        cuts[c].hi = cuts[c].lo + hi * use->scale;
-        cuts[c].lo += lo * use->scale;
-    }
-    return count;
-}
-
-static void box_whole(const struct runner *run, mg_value value, struct box *box)
-{
-    memset(box->lo, 0, sizeof box->lo);
-    box->shape = run->g->values[value].shape;
-}
-
-static void box_cut(struct box *box, struct mg_axis_use use, const struct mg_cut *cut)
-{
-    if (use.dim < 0)
-        return;
-    box->lo[use.dim] = cut->lo * use.unit;
-    box->shape.dim[use.dim] = (cut->hi - cut->lo) * use.unit;
-}
-
-/* The box of operand (or result) `slot` of `op` under the first `depth` open regions. */
-static void box_of(const struct runner *run, mg_op op, bool is_result, uint32_t slot, uint32_t depth, struct box *box)
-{
-    struct mg_cut cuts[MG_MAX_AXES];
-    uint32_t axis_count, count = cuts_of(run, op, depth, cuts);
-    const struct mg_axis *axes = mg_op_axes(run->g, op, &axis_count);
-    const struct mg_op_info *info = &run->g->ops[op];
-    box_whole(run, is_result ? info->out[slot] : info->in[slot], box);
-    for (uint32_t c = 0; c < count; c++)
-        box_cut(box, is_result ? axes[cuts[c].axis].out[slot] : axes[cuts[c].axis].in[slot], &cuts[c]);
-}
-
-static int64_t element_slots(const struct runner *run, mg_value value)
-{
-    return (int64_t)(mg_dtype_size(run->g->values[value].dtype) / run->unit);
-}
-
-/* Part of a holding as a tensor; false if the box is not inside. */
-static bool sub_tensor(const struct runner *run, const struct holding *held, const struct box *box,
-                       struct mg_tensor *out)
-{
-    int64_t at = held->at;
-    *out = (struct mg_tensor){.shape = box->shape};
-    for (uint32_t d = 0; d < box->shape.rank; d++) {
-        int64_t lo = box->lo[d] - held->box.lo[d];
-        if (lo < 0 || lo + box->shape.dim[d] > held->box.shape.dim[d])
-            return false;
-        at += lo * held->stride[d];
-        out->stride[d] = held->stride[d];
-    }
-    out->data = run->slots + at;
-    return true;
-}
-
-/* ---- instances ---- */
-
-static enum mg_code allocate(struct runner *run, uint32_t instance, const struct box *box)
-{
-    const struct mg_instance *info = &run->plan->instances[instance];
-    const struct mg_storage *storage = &run->plan->storages[info->storage];
-    struct holding *held = &run->holdings[instance];
-    int64_t size = element_slots(run, info->value), need = mg_shape_elements(&box->shape) * size;
-    if (storage->offset % run->unit || (storage->offset + storage->bytes) / run->unit > run->slot_count)
-        return refuse(run, "a storage lies outside the arena");
-    if ((uint64_t)need > storage->bytes / run->unit)
-        return refuse(run, "an instance is larger than its storage");
-    held->alive = true;
-    held->box = *box;
-    held->depth = run->depth;
-    held->at = (int64_t)(storage->offset / run->unit);
-    for (uint32_t d = box->shape.rank; d-- > 0; size *= box->shape.dim[d])
-        held->stride[d] = size;
-    return MG_OK;
-}
-
-/* The instance's view operators from its base on, nearest to the base last. */
-static uint32_t view_chain(const struct runner *run, uint32_t instance, mg_op *chain)
-{
-    const struct mg_instance *info = &run->plan->instances[instance];
-    mg_value value = info->value, base = run->plan->instances[info->view_of].value;
-    uint32_t count = 0;
-    while (value != base && count < MG_MAX_AXES * 4 && run->g->values[value].producer != MG_NONE) {
-        chain[count++] = run->g->values[value].producer;
-        value = run->g->ops[chain[count - 1]].in[0];
-    }
-    return value == base ? count : 0;
-}
-
-static bool first_parts(const struct runner *run)
-{
-    for (uint32_t i = 0; i < run->depth; i++)
-        if (run->open[i].part)
-            return false;
-    return true;
-}
-
-/* In first parts a view's stated offset, strides and shape must be what follows from its operators. */
-static enum mg_code check_stated_view(struct runner *run, uint32_t instance, const struct holding *base,
-                                      const struct holding *held)
-{
-    const struct mg_instance *info = &run->plan->instances[instance];
-    int64_t size = element_slots(run, info->value);
-    if (!mg_shape_equal(&info->shape, &held->box.shape))
-        return refuse(run, "a view's stated shape is wrong");
-    if (base->at + info->offset * size != held->at)
-        return refuse(run, "a view's stated offset is wrong");
-    for (uint32_t d = 0; d < info->shape.rank; d++)
-        if (info->shape.dim[d] > 1 && info->stride[d] * size != held->stride[d])
-            return refuse(run, "a view's stated strides are wrong");
-    return MG_OK;
-}
-
-static enum mg_code apply_view(struct runner *run, mg_op op, mg_value result, struct holding *held)
-{
-    struct mg_cut cuts[MG_MAX_AXES];
-    struct mg_op_desc desc;
-    struct box box;
-    struct mg_tensor layout;
-    uint32_t count = cuts_of(run, op, held->depth, cuts);
-    box_of(run, op, false, 0, held->depth, &box);
-    if (!sub_tensor(run, held, &box, &layout))
-        return refuse(run, "a view reads outside the box that its base holds");
-    enum mg_code code = mg_op_describe(run->g, op, cuts, count, run->arena, &desc, run->err);
-    if (code)
-        return code;
-    uint32_t slot = run->g->values[result].slot;
-    if (!mg_exec_view(&desc, slot, &layout))
-        return refuse(run, "a view operator's part is no view of this layout");
-    box_of(run, op, true, slot, held->depth, &held->box);
-    held->at = layout.data - run->slots;
-    memcpy(held->stride, layout.stride, sizeof held->stride);
-    return MG_OK;
-}
-
-/* What the instance holds; for views, what follows from its base and the view operators, cut as the base is. */
-static enum mg_code resolve(struct runner *run, uint32_t instance, struct holding *out)
-{
-    const struct mg_instance *info = &run->plan->instances[instance];
-    uint32_t base = info->view_of == MG_NONE ? instance : info->view_of;
-    *out = run->holdings[base];
-    if (!out->alive)
-        return refuse(run, "an operand is not alive");
-    if (base == instance)
-        return MG_OK;
-    mg_op chain[MG_MAX_AXES * 4];
-    uint32_t count = view_chain(run, instance, chain);
-    if (!count)
-        return refuse(run, "a view does not lead to its base");
-    for (uint32_t i = count; i-- > 0;) {
-        mg_value result = i ? run->g->ops[chain[i - 1]].in[0] : info->value;
-        enum mg_code code = apply_view(run, chain[i], result, out);
-        if (code)
-            return code;
-    }
-    return first_parts(run) ? check_stated_view(run, instance, &run->holdings[base], out) : MG_OK;
-}
-
-/* A dense copy of a box of an instance. */
-static enum mg_code read_box(struct runner *run, uint32_t instance, const struct box *box, double **out)
-{
-    struct holding held;
-    struct mg_tensor tensor;
-    enum mg_code code = resolve(run, instance, &held);
-    if (code)
-        return code;
-    if (!sub_tensor(run, &held, box, &tensor))
-        return refuse(run, "a step reads outside the box that an instance holds");
     int64_t count = mg_shape_elements(&box->shape);
-    *out = MG_NEW_ARRAY(run->arena, double, count);
+    struct mg_tensor tensor = tensor_at(n, box);
+    *out = MG_NEW_ARRAY(n->arena, double, count);
     mg_tensor_pack(&tensor, *out);
     for (int64_t i = 0; i < count; i++)
         if (isnan((*out)[i]))
-            return refuse(run, "a step reads freed or unwritten memory");
+            return mg_action_refuse(action, err, "a step reads freed or unwritten memory");
     return MG_OK;
 }
 
-static enum mg_code write_box(struct runner *run, uint32_t instance, const struct box *box, const double *dense)
+static void write_box(const struct numbers *n, const struct mg_located *box, const double *dense)
 {
-    const struct holding *held = &run->holdings[instance];
-    int64_t size = element_slots(run, run->plan->instances[instance].value);
+    struct mg_tensor tensor = tensor_at(n, box);
+    int64_t slots = (int64_t)(mg_dtype_size(box->dtype) / n->unit);
     int64_t count = mg_shape_elements(&box->shape), index[MG_MAX_RANK] = {0};
-    struct mg_tensor tensor;
-    if (!held->alive)
-        return refuse(run, "a result is not alive");
-    if (!sub_tensor(run, held, box, &tensor))
-        return refuse(run, "a step writes outside the box that an instance holds");
     for (int64_t i = 0; i < count; i++) {
         double *slot = tensor.data + mg_walk_at(index, tensor.stride, tensor.shape.rank);
         slot[0] = dense[i];
-        for (int64_t s = 1; s < size; s++)
+        for (int64_t s = 1; s < slots; s++)
             slot[s] = NAN;
         mg_walk_next(&box->shape, index);
     }
-    return MG_OK;
 }
 
-/* ---- steps ---- */
-
-static bool made_at_begin(const struct runner *run, uint32_t instance)
+static enum mg_code compute(struct numbers *n, const struct mg_action *action, struct mg_error *err)
 {
-    uint32_t maker = run->plan->instances[instance].made_by;
-    return maker != MG_NONE && run->plan->steps[maker].kind == MG_STEP_BEGIN;
-}
-
-static bool last_parts(const struct runner *run)
-{
-    for (uint32_t i = 0; i < run->depth; i++)
-        if (run->open[i].part + 1 < run->plan->regions[run->open[i].region].parts)
-            return false;
-    return true;
-}
-
-/* The operand whose storage the first result takes, or MG_NONE. */
-static uint32_t taken_operand(const struct runner *run, const struct mg_step *step, uint32_t slot)
-{
-    int32_t in_place = run->g->ops[step->op].in_place;
-    if (slot || in_place < 0 || (uint32_t)in_place >= step->in_count)
-        return MG_NONE;
-    uint32_t old = ref_in(run, step, (uint32_t)in_place), new = ref_out(run, step, 0);
-    return run->plan->instances[old].storage == run->plan->instances[new].storage ? old : MG_NONE;
-}
-
-/* Takes over the old instance's storage. Inside a region an update does so slice by slice (R9): the
- * old version stays readable until the last part. */
-static enum mg_code take_over(struct runner *run, uint32_t old, uint32_t new)
-{
-    struct holding held;
-    enum mg_code code = resolve(run, old, &held);
-    if (code)
-        return code;
-    uint32_t base = run->plan->instances[old].view_of == MG_NONE ? old : run->plan->instances[old].view_of;
-    run->holdings[new] = held;
-    if (run->plan->instances[base].made_by != MG_NONE || last_parts(run))
-        run->holdings[base].alive = false;
-    return MG_OK;
-}
-
-static enum mg_code prepare_result(struct runner *run, const struct mg_step *step, uint32_t slot, const struct box *box)
-{
-    uint32_t instance = ref_out(run, step, slot), old = taken_operand(run, step, slot);
-    if (run->plan->instances[instance].value != run->g->ops[step->op].out[slot])
-        return refuse(run, "a result's instance is of another value");
-    if (made_at_begin(run, instance))
-        return MG_OK;
-    if (old == MG_NONE)
-        return allocate(run, instance, box);
-    return take_over(run, old, instance);
-}
-
-static enum mg_code read_operands(struct runner *run, const struct mg_step *step, struct mg_tensor *in)
-{
-    const struct mg_op_info *info = &run->g->ops[step->op];
-    if (step->in_count != info->in_count || step->out_count != info->out_count)
-        return refuse(run, "a compute step's operands or results do not fit its operator");
-    for (uint32_t i = 0; i < step->in_count; i++) {
-        struct box box;
-        double *dense = NULL;
-        box_of(run, step->op, false, i, run->depth, &box);
-        if (run->plan->instances[ref_in(run, step, i)].value != info->in[i])
-            return refuse(run, "an operand's instance is of another value");
-        enum mg_code code = read_box(run, ref_in(run, step, i), &box, &dense);
+    const struct mg_op_desc *op = action->op;
+    struct mg_tensor *in = MG_NEW_ARRAY(n->arena, struct mg_tensor, op->in_count);
+    struct mg_tensor *out = MG_NEW_ARRAY(n->arena, struct mg_tensor, op->out_count);
+    for (uint32_t i = 0; i < op->in_count; i++) {
+        double *dense;
+        enum mg_code code = read_box(n, action, &action->in[i], &dense, err);
         if (code)
             return code;
-        in[i] = mg_tensor_dense(dense, &box.shape);
+        in[i] = mg_tensor_dense(dense, &action->in[i].shape);
     }
-    return MG_OK;
-}
-
-static enum mg_code write_results(struct runner *run, const struct mg_step *step, const struct mg_tensor *out)
-{
-    for (uint32_t i = 0; i < step->out_count; i++) {
-        struct box box;
-        box_of(run, step->op, true, i, run->depth, &box);
-        enum mg_code code = prepare_result(run, step, i, &box);
-        if (!code)
-            code = write_box(run, ref_out(run, step, i), &box, out[i].data);
-        if (code)
-            return code;
-    }
-    return MG_OK;
-}
-
-static enum mg_code do_compute(struct runner *run, const struct mg_step *step)
-{
-    struct mg_cut cuts[MG_MAX_AXES];
-    struct mg_op_desc desc;
-    struct mg_tensor *in = MG_NEW_ARRAY(run->arena, struct mg_tensor, step->in_count);
-    struct mg_tensor *out = MG_NEW_ARRAY(run->arena, struct mg_tensor, step->out_count);
-    enum mg_code code = read_operands(run, step, in);
-    if (code)
-        return code;
-    uint32_t count = cuts_of(run, step->op, run->depth, cuts);
-    code = mg_op_describe(run->g, step->op, cuts, count, run->arena, &desc, run->err);
-    if (code)
-        return code;
-    for (uint32_t i = 0; i < desc.out_count; i++)
-        out[i] = mg_tensor_dense(MG_NEW_ARRAY(run->arena, double, mg_shape_elements(&desc.out_shape[i])),
-                                 &desc.out_shape[i]);
-    struct box first;
-    box_of(run, step->op, true, 0, run->depth, &first);
-    struct mg_exec_origin origin = {.seed = run->seed, .op = run->origin[step->op]};
-    origin.whole = run->g->values[run->g->ops[step->op].out[0]].shape;
-    memcpy(origin.lo, first.lo, sizeof origin.lo);
-    code = mg_exec_op(&desc, in, out, &origin, run->arena, run->err);
-    return code ? code : write_results(run, step, out);
-}
-
-static enum mg_code do_store(struct runner *run, const struct mg_step *step)
-{
-    uint32_t instance = ref_in(run, step, 0);
-    struct holding held;
-    enum mg_code code = resolve(run, instance, &held);
-    if (code)
-        return code;
-    struct host_copy *copy = &run->host[run->plan->instances[instance].value];
-    double *data = NULL;
-    code = read_box(run, instance, &held.box, &data);
-    if (code)
-        return code;
-    copy->data = MG_NEW_ARRAY(run->arena, double, mg_shape_elements(&held.box.shape));
-    memcpy(copy->data, data, (size_t)mg_shape_elements(&held.box.shape) * sizeof *data);
-    copy->box = held.box;
-    copy->depth = run->depth;
-    return MG_OK;
-}
-
-static enum mg_code do_load(struct runner *run, const struct mg_step *step)
-{
-    uint32_t instance = ref_out(run, step, 0);
-    const struct host_copy *copy = &run->host[run->plan->instances[instance].value];
-    if (!copy->data)
-        return refuse(run, "a load without a host copy");
-    enum mg_code code = allocate(run, instance, &copy->box);
-    return code ? code : write_box(run, instance, &copy->box, copy->data);
-}
-
-static enum mg_code do_free(struct runner *run, const struct mg_step *step)
-{
-    uint32_t instance = ref_in(run, step, 0);
-    const struct mg_instance *info = &run->plan->instances[instance];
-    const struct mg_storage *storage = &run->plan->storages[info->storage];
-    if (info->view_of != MG_NONE)
-        return refuse(run, "a free of a view");
-    if (!run->holdings[instance].alive)
-        return refuse(run, "a free of an instance that is not alive");
-    run->holdings[instance].alive = false;
-    for (uint64_t s = storage->offset / run->unit; s < (storage->offset + storage->bytes) / run->unit; s++)
-        run->slots[s] = NAN;
-    return MG_OK;
-}
-
-static uint32_t body_end(const struct runner *run, uint32_t step)
-{
-    uint32_t depth = 1;
-    for (uint32_t s = step + 1; s < run->plan->step_count; s++) {
-        depth += run->plan->steps[s].kind == MG_STEP_BEGIN;
-        depth -= run->plan->steps[s].kind == MG_STEP_END;
-        if (!depth)
-            return s;
-    }
-    return MG_NONE;
-}
-
-/* The operator and operand slot that first reads `instance` (or a view of it) after this step. */
-static bool first_reader(const struct runner *run, uint32_t instance, mg_op *op, uint32_t *slot)
-{
-    uint32_t end = body_end(run, run->step);
-    for (uint32_t s = run->step + 1; s < end && s < run->plan->step_count; s++) {
-        const struct mg_step *step = &run->plan->steps[s];
-        for (uint32_t i = 0; step->kind == MG_STEP_COMPUTE && i < step->in_count; i++) {
-            uint32_t read = ref_in(run, step, i);
-            mg_op chain[MG_MAX_AXES * 4];
-            *op = step->op;
-            *slot = i;
-            if (read == instance)
-                return true;
-            if (run->plan->instances[read].view_of != instance)
-                continue;
-            uint32_t count = view_chain(run, read, chain);
-            *slot = 0;
-            *op = count ? chain[count - 1] : step->op;
-            return count > 0;
-        }
-    }
-    return false;
-}
-
-static enum mg_code do_slice(struct runner *run, const struct mg_step *step)
-{
-    uint32_t instance = ref_out(run, step, 0), slot;
-    mg_op reader;
-    struct box box;
-    double *data = NULL;
-    if (!first_reader(run, instance, &reader, &slot))
-        return refuse(run, "a slice that nobody reads");
-    box_of(run, reader, false, slot, run->depth, &box);
-    enum mg_code code = read_box(run, ref_in(run, step, 0), &box, &data);
-    if (!code)
-        code = allocate(run, instance, &box);
-    return code ? code : write_box(run, instance, &box, data);
-}
-
-static enum mg_code do_join(struct runner *run, const struct mg_step *step)
-{
-    uint32_t from = ref_in(run, step, 0), into = ref_in(run, step, 1);
-    struct holding held;
-    double *data = NULL;
-    enum mg_code code = resolve(run, from, &held);
-    if (!code)
-        code = read_box(run, from, &held.box, &data);
-    return code ? code : write_box(run, into, &held.box, data);
-}
-
-static double combine(enum mg_combiner combiner, double a, double b)
-{
-    switch (combiner) {
-    case MG_COMBINE_SUM:
-        return a + b;
-    case MG_COMBINE_MAX:
-        return a > b ? a : b;
-    case MG_COMBINE_MIN:
-        return a < b ? a : b;
-    case MG_COMBINE_PROD:
-        return a * b;
-    case MG_COMBINE_NONE:
-        break;
-    }
-    return NAN;
-}
-
-/* Is this part the first of every region from `outer` inwards in whose axis the value is summed (R6)?
- * Also finds the combiner. */
-static bool first_to_accumulate(const struct runner *run, mg_value value, uint32_t outer, enum mg_combiner *combiner)
-{
-    mg_op op = run->g->values[value].producer;
-    uint32_t slot = run->g->values[value].slot, axis_count;
-    const struct mg_axis *axes = mg_op_axes(run->g, op, &axis_count);
-    bool first = true;
-    *combiner = MG_COMBINE_NONE;
-    for (uint32_t i = outer; i < run->depth; i++) {
-        uint32_t at = run->member[run->open[i].region][op];
-        if (at == MG_NONE)
-            continue;
-        const struct mg_axis *axis = &axes[run->plan->regions[run->open[i].region].ops[at].axis];
-        if (axis->out[slot].dim >= 0)
-            continue;
-        *combiner = axis->combiner;
-        first = first && run->open[i].part == 0;
-    }
-    return first;
-}
-
-/* How many regions were open around the begin that allocated the instance. */
-static uint32_t depth_of_buffer(const struct runner *run, uint32_t instance)
-{
-    uint32_t region = run->plan->steps[run->plan->instances[instance].made_by].op;
-    for (uint32_t i = 0; i < run->depth; i++)
-        if (run->open[i].region == region)
-            return i;
-    return run->depth;
-}
-
-static enum mg_code do_acc(struct runner *run, const struct mg_step *step)
-{
-    uint32_t from = ref_in(run, step, 0), into = ref_in(run, step, 1);
-    struct holding held;
-    enum mg_combiner combiner;
-    double *data = NULL, *old = NULL;
-    if (!made_at_begin(run, into))
-        return refuse(run, "an acc into something that is no region output");
-    enum mg_code code = resolve(run, from, &held);
-    if (!code)
-        code = read_box(run, from, &held.box, &data);
-    if (code)
-        return code;
-    if (!first_to_accumulate(run, run->plan->instances[into].value, depth_of_buffer(run, into), &combiner)) {
-        code = read_box(run, into, &held.box, &old);
-        if (code)
-            return code;
-        for (int64_t i = 0; i < mg_shape_elements(&held.box.shape); i++)
-            data[i] = combine(combiner, old[i], data[i]);
-    }
-    return write_box(run, into, &held.box, data);
-}
-
-static enum mg_code begin_outputs(struct runner *run, const struct mg_step *step)
-{
-    for (uint32_t i = 0; i < step->out_count; i++) {
-        uint32_t instance = ref_out(run, step, i);
-        const struct mg_value_info *value = &run->g->values[run->plan->instances[instance].value];
-        struct box box;
-        if (value->producer == MG_NONE)
-            return refuse(run, "a region output that no operator makes");
-        box_of(run, value->producer, true, value->slot, run->depth, &box);
-        enum mg_code code = allocate(run, instance, &box);
-        if (code)
-            return code;
-    }
-    return MG_OK;
-}
-
-static void drop_part_copies(struct runner *run)
-{
-    for (size_t v = 0; v < run->g->value_count; v++)
-        if (run->host[v].data && run->host[v].depth >= run->depth)
-            run->host[v].data = NULL;
-}
-
-static enum mg_code run_steps(struct runner *run, uint32_t from, uint32_t to);
-
-static enum mg_code do_region(struct runner *run, uint32_t begin, uint32_t end)
-{
-    uint32_t region = run->plan->steps[begin].op;
-    enum mg_code code = begin_outputs(run, &run->plan->steps[begin]);
-    if (code)
-        return code;
-    if (end == MG_NONE || region >= run->plan->region_count || run->depth == MAX_REGION_DEPTH)
-        return refuse(run, "a region that does not end, is unknown or too deep");
-    for (uint32_t part = 0; part < run->plan->regions[region].parts && !code; part++) {
-        run->open[run->depth++] = (struct open_region){region, part};
-        code = run_steps(run, begin + 1, end);
-        drop_part_copies(run);
-        run->depth--;
-    }
+    for (uint32_t i = 0; i < op->out_count; i++)
+        out[i] =
+            mg_tensor_dense(MG_NEW_ARRAY(n->arena, double, mg_shape_elements(&op->out_shape[i])), &op->out_shape[i]);
+    enum mg_code code = mg_exec_op(op, in, out, &action->origin, n->arena, err);
+    for (uint32_t i = 0; i < op->out_count && !code; i++)
+        write_box(n, &action->out[i], out[i].data);
     return code;
 }
 
-static enum mg_code do_step(struct runner *run, const struct mg_step *step)
+static enum mg_code result(struct numbers *n, const struct mg_action *action)
 {
-    switch (step->kind) {
-    case MG_STEP_COMPUTE:
-        return do_compute(run, step);
-    case MG_STEP_STORE:
-        return do_store(run, step);
-    case MG_STEP_LOAD:
-        return do_load(run, step);
-    case MG_STEP_FREE:
-        return do_free(run, step);
-    case MG_STEP_SLICE:
-        return do_slice(run, step);
-    case MG_STEP_JOIN:
-        return do_join(run, step);
-    case MG_STEP_ACC:
-        return do_acc(run, step);
-    case MG_STEP_BEGIN:
-    case MG_STEP_END:
-        break;
+    if (!action->in) {
+        n->results[action->value] = n->host[action->copy];
+        return MG_OK;
     }
-    return refuse(run, "an end without a begin");
-}
-
-static enum mg_code run_steps(struct runner *run, uint32_t from, uint32_t to)
-{
-    for (uint32_t s = from; s < to; s++) {
-        struct mg_arena_mark mark = mg_arena_mark(run->arena);
-        const struct mg_step *step = &run->plan->steps[s];
-        enum mg_code code;
-        run->step = s;
-        if (step->kind == MG_STEP_BEGIN) {
-            uint32_t end = body_end(run, s);
-            code = do_region(run, s, end);
-            s = end;
-        } else {
-            code = do_step(run, step);
-            if (step->kind != MG_STEP_STORE) /* host copies live on */
-                mg_arena_rewind(run->arena, mark);
-        }
-        if (code)
-            return code;
-    }
+    struct mg_tensor tensor = tensor_at(n, action->in);
+    n->results[action->value] = MG_NEW_ARRAY(n->arena, double, mg_shape_elements(&tensor.shape));
+    mg_tensor_pack(&tensor, n->results[action->value]);
     return MG_OK;
 }
 
-/* ---- set-up and results ---- */
+static enum mg_code act(void *context, const struct mg_action *action, struct mg_error *err)
+{
+    struct numbers *n = context;
+    switch (action->kind) {
+    case MG_ACTION_GIVEN:
+        if (action->out)
+            write_box(n, action->out, n->given[action->value]);
+        else
+            n->host[action->copy] = n->given[action->value];
+        return MG_OK;
+    case MG_ACTION_COMPUTE:
+        return compute(n, action, err);
+    case MG_ACTION_STORE:
+        return read_box(n, action, action->in, &n->host[action->copy], err);
+    case MG_ACTION_LOAD:
+        write_box(n, action->out, n->host[action->copy]);
+        return MG_OK;
+    case MG_ACTION_FREE:
+        for (uint64_t s = action->out->offset / n->unit; s < (action->out->offset + action->bytes) / n->unit; s++)
+            n->slots[s] = NAN;
+        return MG_OK;
+    case MG_ACTION_RESULT:
+        return result(n, action);
+    }
+    return mg_action_refuse(action, err, "an action that nobody knows");
+}
 
 static uint64_t common_size(const struct mg_graph *g)
 {
@@ -675,121 +128,21 @@ static uint64_t common_size(const struct mg_graph *g)
     return unit;
 }
 
-static void index_members(struct runner *run)
-{
-    run->member = MG_NEW_ARRAY(run->arena, const uint32_t *, run->plan->region_count);
-    for (size_t r = 0; r < run->plan->region_count; r++) {
-        uint32_t *member = MG_NEW_ARRAY(run->arena, uint32_t, run->g->op_count);
-        memset(member, 0xff, run->g->op_count * sizeof *member);
-        for (uint32_t i = 0; i < run->plan->regions[r].op_count; i++)
-            member[run->plan->regions[r].ops[i].op] = i;
-        run->member[r] = member;
-    }
-}
-
-static mg_op op_named(const struct mg_graph *g, const char *name)
-{
-    mg_op op = 0;
-    while (op < g->op_count && strcmp(g->ops[op].name, name) != 0)
-        op++;
-    return op;
-}
-
-/* Operators that a rewrite adds are not in the original; none of them is random. */
-static void find_origins(struct runner *run)
-{
-    run->origin = MG_NEW_ARRAY(run->arena, mg_op, run->g->op_count);
-    for (mg_op op = 0; op < run->g->op_count; op++)
-        run->origin[op] = run->g == run->original ? op : op_named(run->original, run->g->ops[op].name);
-}
-
-/* Arrays of the original's values as those of the plan's graph. */
-static double **given_by_name(struct runner *run, double *const *given)
-{
-    double **by_value = MG_NEW_ARRAY(run->arena, double *, run->g->value_count);
-    for (mg_value v = 0; v < run->g->value_count; v++) {
-        mg_value same = mg_graph_find_value(run->original, run->g->values[v].name);
-        by_value[v] = same == MG_NONE ? NULL : given[same];
-    }
-    return by_value;
-}
-
-static enum mg_code place_given(struct runner *run, double *const *given)
-{
-    for (uint32_t i = 0; i < run->plan->instance_count; i++) {
-        const struct mg_instance *info = &run->plan->instances[i];
-        struct box box;
-        if (info->made_by != MG_NONE || info->view_of != MG_NONE)
-            continue;
-        box_whole(run, info->value, &box);
-        enum mg_code code = allocate(run, i, &box);
-        if (!code)
-            code = write_box(run, i, &box, given[info->value]);
-        if (code)
-            return code;
-    }
-    for (size_t v = 0; v < run->g->value_count; v++)
-        if (run->g->values[v].kind != MG_KIND_COMPUTED && run->g->values[v].home == MG_HOME_HOST) {
-            run->host[v].data = given[v];
-            box_whole(run, (mg_value)v, &run->host[v].box);
-        }
-    return MG_OK;
-}
-
-static bool is_result(const struct mg_graph *g, mg_value value)
-{
-    return g->values[value].is_output || g->values[value].update_of != MG_NONE;
-}
-
-/* The final array of a value: from any live instance of its base that holds it whole, else the host. */
-static double *final_array(struct runner *run, mg_value value)
-{
-    const struct mg_value_info *info = &run->g->values[value];
-    double *out = MG_NEW_ARRAY(run->arena, double, mg_shape_elements(&info->shape));
-    int64_t size = element_slots(run, value);
-    for (uint32_t i = 0; i < run->plan->instance_count; i++) {
-        const struct holding *held = &run->holdings[i];
-        if (!held->alive || run->plan->instances[i].value != info->base || run->plan->instances[i].view_of != MG_NONE ||
-            !mg_shape_equal(&held->box.shape, &run->g->values[info->base].shape))
-            continue;
-        struct mg_tensor tensor = {.data = run->slots + held->at + info->offset * size, .shape = info->shape};
-        for (uint32_t d = 0; d < info->shape.rank; d++)
-            tensor.stride[d] = info->stride[d] * size;
-        mg_tensor_pack(&tensor, out);
-        return out;
-    }
-    return run->host[value].data;
-}
-
-static enum mg_code collect_results(struct runner *run, double **results)
-{
-    for (mg_value v = 0; v < run->original->value_count; v++) {
-        results[v] = NULL;
-        if (!is_result(run->original, v))
-            continue;
-        results[v] = final_array(run, mg_graph_find_value(run->g, run->original->values[v].name));
-        if (!results[v])
-            return mg_fail(run->err, MG_ERR_REJECTED, "", "the result '%s' is not there at the end",
-                           run->original->values[v].name);
-    }
-    return MG_OK;
-}
-
 /* The arena's slots, poisoned, between two guards. */
-static void make_arena(struct runner *run)
+static void make_arena(struct numbers *n)
 {
-    double *all = MG_NEW_ARRAY(run->arena, double, run->slot_count + 2 * GUARD_SLOTS);
-    for (uint64_t s = 0; s < run->slot_count + 2 * GUARD_SLOTS; s++)
-        all[s] = s < GUARD_SLOTS || s >= run->slot_count + GUARD_SLOTS ? (double)s : NAN;
-    run->slots = all + GUARD_SLOTS;
+    double *all = MG_NEW_ARRAY(n->arena, double, n->slot_count + 2 * GUARD_SLOTS);
+    for (uint64_t s = 0; s < n->slot_count + 2 * GUARD_SLOTS; s++)
+        all[s] = s < GUARD_SLOTS || s >= n->slot_count + GUARD_SLOTS ? (double)s : NAN;
+    n->slots = all + GUARD_SLOTS;
 }
 
-static enum mg_code check_guards(const struct runner *run)
+static enum mg_code check_guards(const struct numbers *n, struct mg_error *err)
 {
-    const double *before = run->slots - GUARD_SLOTS, *after = run->slots + run->slot_count;
+    const double *before = n->slots - GUARD_SLOTS, *after = n->slots + n->slot_count;
     for (uint64_t s = 0; s < GUARD_SLOTS; s++)
-        if (before[s] != (double)s || after[s] != (double)(s + run->slot_count + GUARD_SLOTS))
-            return mg_fail(run->err, MG_ERR_REJECTED, "", "the plan writes outside of its arena");
+        if (before[s] != (double)s || after[s] != (double)(s + n->slot_count + GUARD_SLOTS))
+            return mg_fail(err, MG_ERR_REJECTED, "", "the plan writes outside of its arena");
     return MG_OK;
 }
 
@@ -797,20 +150,16 @@ enum mg_code mg_exec_plan(const struct mg_graph *original, const struct mg_plan 
                           double *const *given, double **results, struct mg_arena *arena, struct mg_error *err)
 {
     const struct mg_graph *g = mg_plan_graph(original, plan);
-    struct runner run = {.original = original, .g = g, .plan = plan, .seed = seed, .arena = arena, .err = err};
-    run.unit = common_size(g);
-    run.slot_count = plan->figures.arena_bytes / run.unit;
-    make_arena(&run);
-    run.holdings = MG_NEW_ARRAY(arena, struct holding, plan->instance_count);
-    run.host = MG_NEW_ARRAY(arena, struct host_copy, g->value_count);
-    index_members(&run);
-    find_origins(&run);
-    enum mg_code code = place_given(&run, given_by_name(&run, given));
-    if (!code)
-        code = run_steps(&run, 0, (uint32_t)plan->step_count);
-    if (!code)
-        code = check_guards(&run);
-    return code ? code : collect_results(&run, results);
+    struct numbers n = {.arena = arena, .given = given, .results = results};
+    struct mg_plan_visitor visitor = {&n, act};
+    n.unit = common_size(g);
+    n.slot_count = plan->figures.arena_bytes / n.unit;
+    make_arena(&n);
+    n.host = MG_NEW_ARRAY(arena, double *, g->value_count);
+    for (size_t v = 0; v < original->value_count; v++)
+        results[v] = NULL;
+    enum mg_code code = mg_exec_walk(original, plan, seed, &visitor, arena, err);
+    return code ? code : check_guards(&n, err);
 }
 
 static double largest_difference(const double *a, const double *b, int64_t count)

@@ -31,9 +31,14 @@ int64_t mg_kernel_out_count(const struct mg_kernel *k, uint32_t i);
 /* Flat position in a (right-aligned, broadcasting) shape of the element at `index` of a shape of `rank`. */
 int64_t mg_broadcast_at(const struct mg_shape *shape, const int64_t *index, uint32_t rank);
 
-/* Where a view operator's result `slot` lies, given where its operand lies: `layout` (stride and, as
- * data, the address) is the operand's on entry, the result's on return. False if this operator's
- * result is no view of that layout. */
-bool mg_exec_view(const struct mg_op_desc *op, uint32_t slot, struct mg_tensor *layout);
+/* A layout, in elements. */
+struct mg_view {
+    int64_t at; /* of the first element */
+    struct mg_shape shape;
+    int64_t stride[MG_MAX_RANK];
+};
+/* Where a view operator's result `slot` lies, given where its operand lies: `layout` is the operand's on entry, the
+ * result's on return. False if this operator's result is no view of that layout. */
+bool mg_exec_view(const struct mg_op_desc *op, uint32_t slot, struct mg_view *layout);
 
 #endif

@@ -4,41 +4,41 @@
 
 #include "exec/kernels.h"
 
-static void view_transpose(const struct mg_kernel *k, struct mg_tensor *layout)
+static void view_transpose(const struct mg_kernel *k, struct mg_view *layout)
 {
-    struct mg_tensor from = *layout;
+    struct mg_view from = *layout;
     for (uint32_t d = 0; d < from.shape.rank; d++)
         layout->stride[d] = from.stride[mg_kernel_ints(k, MG_ATTR_PERM, d, d)];
 }
 
-static void view_expand(const struct mg_kernel *k, struct mg_tensor *layout)
+static void view_expand(const struct mg_kernel *k, struct mg_view *layout)
 {
-    struct mg_tensor from = *layout;
+    struct mg_view from = *layout;
     uint32_t rank = k->op->out_shape[0].rank, added = rank - from.shape.rank;
     for (uint32_t d = 0; d < rank; d++)
         layout->stride[d] = d < added || from.shape.dim[d - added] == 1 ? 0 : from.stride[d - added];
 }
 
-static void view_slice(const struct mg_kernel *k, struct mg_tensor *layout)
+static void view_slice(const struct mg_kernel *k, struct mg_view *layout)
 {
     for (uint32_t d = 0; d < layout->shape.rank; d++) {
-        layout->data += mg_kernel_ints(k, MG_ATTR_STARTS, d, 0) * layout->stride[d];
+        layout->at += mg_kernel_ints(k, MG_ATTR_STARTS, d, 0) * layout->stride[d];
         layout->stride[d] *= mg_kernel_ints(k, MG_ATTR_STEPS, d, 1);
     }
 }
 
-static void view_split(const struct mg_kernel *k, uint32_t slot, struct mg_tensor *layout)
+static void view_split(const struct mg_kernel *k, uint32_t slot, struct mg_view *layout)
 {
     int64_t axis = mg_kernel_int(k, MG_ATTR_AXIS);
     for (uint32_t i = 0; i < slot; i++)
-        layout->data += k->op->out_shape[i].dim[axis] * layout->stride[axis];
+        layout->at += k->op->out_shape[i].dim[axis] * layout->stride[axis];
 }
 
 /* Both shapes are walked from the inside: a run of operand dimensions whose strides continue one another is cut
  * into result dimensions; a result dimension that would cross a break is no view. */
-static bool view_reshape(const struct mg_shape *to, struct mg_tensor *layout)
+static bool view_reshape(const struct mg_shape *to, struct mg_view *layout)
 {
-    struct mg_tensor from = *layout;
+    struct mg_view from = *layout;
     uint32_t f = from.shape.rank;
     int64_t left = 1, step = 0; /* elements left in the current run, and the distance between them */
     if (mg_shape_elements(to) == 0)
@@ -67,7 +67,7 @@ static bool view_reshape(const struct mg_shape *to, struct mg_tensor *layout)
     return true;
 }
 
-bool mg_exec_view(const struct mg_op_desc *op, uint32_t slot, struct mg_tensor *layout)
+bool mg_exec_view(const struct mg_op_desc *op, uint32_t slot, struct mg_view *layout)
 {
     struct mg_kernel k = {.op = op};
     bool is_view = true;

@@ -1,0 +1,388 @@
+#include "measure/program.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/digest.h"
+#include "device/signature.h"
+#include "exec/walk_plan.h"
+#include "measure/convert.h"
+
+enum { GUARD = 4096, GUARD_BYTE = 0xa5 };
+
+enum kind { KIND_RUN, KIND_STORE, KIND_LOAD, KIND_WAIT };
+struct instruction {
+    enum kind kind;
+    uint32_t op;          /* RUN: index of the distinct operator */
+    uint32_t in, out;     /* RUN: first address of operands, of results */
+    mg_value copy;        /* STORE, LOAD */
+    uint64_t at, bytes;   /* STORE, LOAD: in the arena */
+    enum mg_stream earlier, later; /* WAIT */
+    struct mg_exec_origin origin;
+};
+struct distinct {
+    struct mg_hash128 key;
+    struct mg_prepared *prepared;
+    double seconds; /* predict; 0: not yet */
+};
+struct given {
+    mg_value value, copy;
+    bool on_host;
+    struct mg_located place;
+};
+struct storage {
+    uint64_t at, bytes;
+};
+struct mg_program {
+    struct mg_arena arena;
+    struct mg_engine *engine;
+    char *memory; /* guard, arena, guard */
+    uint64_t arena_bytes;
+    uint64_t *address; /* offsets in the arena, then addresses */
+    size_t address_count, address_capacity;
+    struct instruction *items;
+    size_t count, capacity;
+    struct distinct *ops;
+    size_t op_count, op_capacity;
+    uint32_t *slots; /* by key, MG_NONE: empty */
+    size_t slot_count;
+    struct given *given;
+    size_t given_count, given_capacity;
+    struct given *results;
+    size_t result_count, result_capacity;
+    size_t value_count; /* of the original */
+    void **host; /* copies by value of the plan's graph */
+    uint64_t *host_bytes;
+    size_t host_count;
+    struct storage *alive;
+    size_t alive_count, alive_capacity;
+    uint64_t alive_bytes;
+    bool storing, loading; /* copies that the compute stream has not waited for */
+    struct mg_program_facts facts;
+};
+
+/* ---- distinct operators ---- */
+
+static struct mg_hash128 key_of(const struct mg_action *action, struct mg_arena *arena)
+{
+    const struct mg_op_desc *op = action->op;
+    uint32_t values = op->in_count + op->out_count;
+    char *text = mg_arena_alloc(arena, mg_signature_bound(op->attrs, op->attr_count, values));
+    size_t size = mg_signature_print(op, text);
+    struct mg_hash128 hash = mg_hash_bytes(text, size, op->type);
+    for (uint32_t i = 0; i < values; i++) {
+        const struct mg_located *box = i < op->in_count ? &action->in[i] : &action->out[i - op->in_count];
+        for (uint32_t d = 0; d < box->shape.rank; d++) {
+            uint64_t words[3] = {hash.lo, hash.hi, box->shape.dim[d] > 1 ? (uint64_t)box->stride[d] : 0};
+            hash = mg_hash_words(words, 3);
+        }
+    }
+    return hash;
+}
+
+static void grow_slots(struct mg_program *p)
+{
+    p->slot_count = p->slot_count ? 2 * p->slot_count : 256;
+    p->slots = MG_NEW_ARRAY(&p->arena, uint32_t, p->slot_count);
+    memset(p->slots, 0xff, p->slot_count * sizeof *p->slots);
+    for (uint32_t i = 0; i < p->op_count; i++) {
+        size_t at = p->ops[i].key.lo & (p->slot_count - 1);
+        while (p->slots[at] != MG_NONE)
+            at = (at + 1) & (p->slot_count - 1);
+        p->slots[at] = i;
+    }
+}
+
+static void strides_of(const struct mg_located *boxes, uint32_t count, struct mg_strides *out)
+{
+    for (uint32_t i = 0; i < count; i++)
+        memcpy(out[i].at, boxes[i].stride, sizeof out[i].at);
+}
+
+static enum mg_code distinct_op(struct mg_program *p, const struct mg_action *action, uint32_t *out,
+                                struct mg_error *err)
+{
+    struct mg_hash128 key = key_of(action, &p->arena);
+    if (p->slot_count < 2 * (p->op_count + 1))
+        grow_slots(p);
+    size_t at = key.lo & (p->slot_count - 1);
+    for (; p->slots[at] != MG_NONE; at = (at + 1) & (p->slot_count - 1)) {
+        *out = p->slots[at];
+        if (p->ops[*out].key.lo == key.lo && p->ops[*out].key.hi == key.hi)
+            return MG_OK;
+    }
+    struct mg_strides *in = MG_NEW_ARRAY(&p->arena, struct mg_strides, action->op->in_count);
+    struct mg_strides *results = MG_NEW_ARRAY(&p->arena, struct mg_strides, action->op->out_count);
+    strides_of(action->in, action->op->in_count, in);
+    strides_of(action->out, action->op->out_count, results);
+    struct mg_prepared *prepared;
+    enum mg_code code = mg_engine_prepare(p->engine, action->op, in, results, &prepared, err);
+    if (code)
+        return code;
+    *out = p->slots[at] = (uint32_t)p->op_count;
+    *MG_PUSH(&p->arena, p->ops, p->op_count, p->op_capacity) = (struct distinct){.key = key, .prepared = prepared};
+    return MG_OK;
+}
+
+/* ---- recording ---- */
+
+static struct instruction *add(struct mg_program *p, enum kind kind)
+{
+    struct instruction *item = MG_PUSH(&p->arena, p->items, p->count, p->capacity);
+    *item = (struct instruction){.kind = kind};
+    return item;
+}
+
+static void wait_for(struct mg_program *p, enum mg_stream earlier, enum mg_stream later)
+{
+    struct instruction *item = add(p, KIND_WAIT);
+    item->earlier = earlier;
+    item->later = later;
+}
+
+static uint32_t add_addresses(struct mg_program *p, const struct mg_located *boxes, uint32_t count)
+{
+    uint32_t first = (uint32_t)p->address_count;
+    for (uint32_t i = 0; i < count; i++)
+        *MG_PUSH(&p->arena, p->address, p->address_count, p->address_capacity) = boxes[i].offset;
+    return first;
+}
+
+static enum mg_code record_run(struct mg_program *p, const struct mg_action *action, struct mg_error *err)
+{
+    uint32_t op;
+    enum mg_code code = distinct_op(p, action, &op, err);
+    if (code)
+        return code;
+    if (p->loading)
+        wait_for(p, MG_STREAM_LOAD, MG_STREAM_COMPUTE);
+    p->loading = false;
+    struct instruction *item = add(p, KIND_RUN);
+    item->op = op;
+    item->origin = action->origin;
+    item->in = add_addresses(p, action->in, action->op->in_count);
+    item->out = add_addresses(p, action->out, action->op->out_count);
+    p->facts.actions++;
+    return MG_OK;
+}
+
+/* A copy starts after what was listed before it; what reads a loaded value, or reuses memory that is stored, waits. */
+static void record_copy(struct mg_program *p, const struct mg_action *action)
+{
+    bool store = action->kind == MG_ACTION_STORE;
+    wait_for(p, MG_STREAM_COMPUTE, store ? MG_STREAM_STORE : MG_STREAM_LOAD);
+    if (!store)
+        wait_for(p, MG_STREAM_STORE, MG_STREAM_LOAD);
+    struct instruction *item = add(p, store ? KIND_STORE : KIND_LOAD);
+    item->copy = action->copy;
+    item->at = store ? action->in[0].offset : action->out[0].offset;
+    item->bytes = action->bytes;
+    p->storing = p->storing || store;
+    p->loading = p->loading || !store;
+    if (store && !p->host_bytes[action->copy])
+        p->facts.host_bytes += action->bytes;
+    if (store && action->bytes > p->host_bytes[action->copy])
+        p->host_bytes[action->copy] = action->bytes;
+    p->facts.actions++;
+}
+
+static void record_allocation(struct mg_program *p, const struct mg_action *action)
+{
+    uint64_t end = action->out->offset + action->bytes;
+    *MG_PUSH(&p->arena, p->alive, p->alive_count, p->alive_capacity) =
+        (struct storage){action->out->offset, action->bytes};
+    p->alive_bytes += action->bytes;
+    p->facts.peak_bytes = p->alive_bytes > p->facts.peak_bytes ? p->alive_bytes : p->facts.peak_bytes;
+    p->facts.arena_bytes = end > p->facts.arena_bytes ? end : p->facts.arena_bytes;
+}
+
+static void record_free(struct mg_program *p, const struct mg_action *action)
+{
+    for (size_t i = 0; i < p->alive_count; i++)
+        if (p->alive[i].at == action->out->offset && p->alive[i].bytes == action->bytes) {
+            p->alive[i] = p->alive[--p->alive_count];
+            p->alive_bytes -= action->bytes;
+            break;
+        }
+    if (p->storing) {
+        wait_for(p, MG_STREAM_STORE, MG_STREAM_COMPUTE);
+        wait_for(p, MG_STREAM_STORE, MG_STREAM_LOAD);
+    }
+    p->storing = false;
+}
+
+static void record_given(struct mg_program *p, const struct mg_action *action)
+{
+    struct given *given = MG_PUSH(&p->arena, p->given, p->given_count, p->given_capacity);
+    *given = (struct given){.value = action->value, .copy = action->copy, .on_host = !action->out};
+    if (action->out)
+        given->place = *action->out;
+    else
+        p->host_bytes[action->copy] = action->bytes;
+}
+
+static void record_result(struct mg_program *p, const struct mg_action *action)
+{
+    struct given *result = MG_PUSH(&p->arena, p->results, p->result_count, p->result_capacity);
+    *result = (struct given){.value = action->value, .copy = action->copy, .on_host = !action->in};
+    if (action->in)
+        result->place = *action->in;
+}
+
+static enum mg_code record(void *context, const struct mg_action *action, struct mg_error *err)
+{
+    struct mg_program *p = context;
+    switch (action->kind) {
+    case MG_ACTION_GIVEN:
+        record_given(p, action);
+        return MG_OK;
+    case MG_ACTION_ALLOCATE:
+        record_allocation(p, action);
+        return MG_OK;
+    case MG_ACTION_COMPUTE:
+        return record_run(p, action, err);
+    case MG_ACTION_STORE:
+    case MG_ACTION_LOAD:
+        record_copy(p, action);
+        return MG_OK;
+    case MG_ACTION_FREE:
+        record_free(p, action);
+        return MG_OK;
+    case MG_ACTION_RESULT:
+        record_result(p, action);
+        return MG_OK;
+    }
+    return mg_action_refuse(action, err, "an action that nobody knows");
+}
+
+/* ---- memory ---- */
+
+static enum mg_code set_guards(struct mg_program *p, struct mg_error *err)
+{
+    char guard[GUARD];
+    memset(guard, GUARD_BYTE, sizeof guard);
+    enum mg_code code = mg_engine_copy(p->engine, MG_STREAM_LOAD, p->memory, guard, GUARD, err);
+    if (!code)
+        code = mg_engine_copy(p->engine, MG_STREAM_LOAD, p->memory + GUARD + p->arena_bytes, guard, GUARD, err);
+    return code ? code : mg_engine_wait(p->engine, err);
+}
+
+static enum mg_code check_guards(struct mg_program *p, struct mg_error *err)
+{
+    unsigned char guard[2 * GUARD];
+    enum mg_code code = mg_engine_copy(p->engine, MG_STREAM_STORE, guard, p->memory, GUARD, err);
+    if (!code)
+        code = mg_engine_copy(p->engine, MG_STREAM_STORE, guard + GUARD, p->memory + GUARD + p->arena_bytes, GUARD, err);
+    if (!code)
+        code = mg_engine_wait(p->engine, err);
+    for (size_t i = 0; i < sizeof guard && !code; i++)
+        if (guard[i] != GUARD_BYTE)
+            return mg_fail(err, MG_ERR_REJECTED, "", "the plan writes outside of its arena");
+    return code;
+}
+
+static enum mg_code make_memory(struct mg_program *p, struct mg_error *err)
+{
+    void *memory;
+    enum mg_code code = mg_engine_alloc(p->engine, MG_PLACE_DEVICE, p->arena_bytes + 2 * GUARD, &memory, err);
+    if (code)
+        return code;
+    p->memory = memory;
+    for (size_t i = 0; i < p->address_count; i++)
+        p->address[i] += (uint64_t)(uintptr_t)(p->memory + GUARD);
+    for (size_t v = 0; v < p->host_count && !code; v++)
+        if (p->host_bytes[v])
+            code = mg_engine_alloc(p->engine, MG_PLACE_HOST, p->host_bytes[v], &p->host[v], err);
+    return code ? code : set_guards(p, err);
+}
+
+struct building {
+    struct mg_program *program;
+    const struct mg_graph *original;
+    const struct mg_plan *plan;
+    uint64_t seed;
+};
+
+static enum mg_code build(void *context, struct mg_error *err)
+{
+    struct building *b = context;
+    struct mg_program *p = b->program;
+    struct mg_plan_visitor visitor = {p, record};
+    struct mg_arena scratch;
+    struct mg_arena *arena = &p->arena;
+    (void)scratch;
+    p->host_count = mg_plan_graph(b->original, b->plan)->value_count;
+    p->host = MG_NEW_ARRAY(arena, void *, p->host_count);
+    p->host_bytes = MG_NEW_ARRAY(arena, uint64_t, p->host_count);
+    p->arena_bytes = b->plan->figures.arena_bytes;
+    p->value_count = b->original->value_count;
+    enum mg_code code = mg_exec_walk(b->original, b->plan, b->seed, &visitor, arena, err);
+    p->facts.operators = (uint32_t)p->op_count;
+    return code ? code : make_memory(p, err);
+}
+
+enum mg_code mg_program_build(struct mg_engine *engine, const struct mg_graph *original, const struct mg_plan *plan,
+                              uint64_t seed, struct mg_program **out, struct mg_error *err)
+{
+    struct mg_program *p = calloc(1, sizeof *p);
+    *out = NULL;
+    if (!p)
+        return mg_fail(err, MG_ERR_NOMEM, "", "out of memory");
+    p->engine = engine;
+    mg_arena_init(&p->arena, SIZE_MAX);
+    struct building b = {p, original, plan, seed};
+    enum mg_code code = mg_arena_guard(&p->arena, build, &b, err);
+    if (code) {
+        mg_program_free(p);
+        return code;
+    }
+    *out = p;
+    return MG_OK;
+}
+
+void mg_program_free(struct mg_program *p)
+{
+    if (!p)
+        return;
+    for (size_t i = 0; i < p->op_count; i++)
+        mg_prepared_free(p->ops[i].prepared);
+    for (size_t v = 0; v < p->host_count && p->host; v++)
+        mg_engine_free(p->engine, MG_PLACE_HOST, p->host[v]);
+    mg_engine_free(p->engine, MG_PLACE_DEVICE, p->memory);
+    mg_arena_release(&p->arena);
+    free(p);
+}
+
+/* ---- numbers in and out ---- */
+
+/* Both through a dense buffer on the host. */
+static enum mg_code upload(struct mg_program *p, const struct given *given, const double *numbers,
+                           struct mg_error *err)
+{
+    int64_t count = mg_shape_elements(&given->place.shape);
+    uint64_t bytes = (uint64_t)count * mg_dtype_size(given->place.dtype);
+    void *buffer;
+    enum mg_code code = mg_engine_alloc(p->engine, MG_PLACE_HOST, bytes, &buffer, err);
+    if (code)
+        return code;
+    mg_convert_from_doubles(buffer, given->place.dtype, numbers, count);
+    code = mg_engine_copy(p->engine, MG_STREAM_LOAD, p->memory + GUARD + given->place.offset, buffer, bytes, err);
+    if (!code)
+        code = mg_engine_wait(p->engine, err);
+    mg_engine_free(p->engine, MG_PLACE_HOST, buffer);
+    return code;
+}
+
+enum mg_code mg_program_load(struct mg_program *p, double *const *given, struct mg_error *err)
+{
+    enum mg_code code = MG_OK;
+    for (size_t i = 0; i < p->given_count && !code; i++) {
+        const struct given *item = &p->given[i];
+        if (item->on_host)
+            mg_convert_from_doubles(p->host[item->copy], item->place.dtype, given[item->value],
+                                    (int64_t)(p->host_bytes[item->copy] / mg_dtype_size(item->place.dtype)));
+        else
+            code = upload(p, item, given[item->value], err);
+    }
+    return code;
+}
