@@ -1,4 +1,4 @@
-/* A graph, and a plan of it, on real numbers in the reference executor. */
+/* A graph, and a plan of it, on real numbers: in the reference executor, or on a device. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,6 +7,7 @@
 
 #include "base/digest.h"
 #include "exec/exec.h"
+#include "server/device_run.h"
 #include "server/source.h"
 
 enum fill { FILL_NORMAL, FILL_LCG, FILL_ZEROS };
@@ -21,6 +22,8 @@ struct run {
     uint64_t seed;
     double **values, **results; /* by value: of the graph, of the plan */
     double seconds, plan_seconds;
+    const char *device; /* NULL: the reference executor */
+    struct mg_device_run measured, plan_measured;
 };
 
 /* ---- numbers ---- */
@@ -183,12 +186,25 @@ static void write_output(struct mg_writer *w, const struct run *r, size_t v)
     mg_write_end_object(w);
 }
 
-static void write_figures(struct mg_writer *w, const char *key, double seconds, const struct mg_plan *plan)
+/* What was measured on a device beside what the plan states. */
+static void write_measured(struct mg_writer *w, const struct mg_device_run *run)
+{
+    mg_write_member_uint(w, "runs", run->timing.n);
+    mg_write_member_double(w, "mad_s", run->timing.mad_s);
+    mg_write_member_uint(w, "arena_bytes", run->facts.arena_bytes);
+    mg_write_member_uint(w, "host_bytes", run->facts.host_bytes);
+    mg_write_member_double(w, "sum_of_operators_s", run->predicted_s);
+}
+
+static void write_figures(struct mg_writer *w, const char *key, double seconds, const struct mg_plan *plan,
+                          const struct mg_device_run *measured)
 {
     mg_write_key(w, key);
     mg_write_begin_object(w);
     mg_write_member_double(w, "latency_s", seconds);
-    mg_write_member_uint(w, "peak_bytes", plan->figures.arena_bytes);
+    mg_write_member_uint(w, "peak_bytes", measured ? measured->facts.peak_bytes : plan->figures.arena_bytes);
+    if (measured)
+        write_measured(w, measured);
     mg_write_key(w, "predicted");
     mg_write_begin_object(w);
     mg_write_member_double(w, "latency_s", plan->figures.latency_s);
@@ -206,10 +222,10 @@ static int print_json(const struct run *r, const struct mg_plan *original)
     mg_write_begin_object(&w);
     mg_write_member_string(&w, "graph", g->name);
     mg_write_member_string(&w, "digest", g->digest);
-    mg_write_member_string(&w, "device", "reference");
-    write_figures(&w, "original", r->seconds, original);
+    mg_write_member_string(&w, "device", r->device ? r->device : "reference");
+    write_figures(&w, "original", r->seconds, original, r->device ? &r->measured : NULL);
     if (r->plan)
-        write_figures(&w, "plan", r->plan_seconds, r->plan);
+        write_figures(&w, "plan", r->plan_seconds, r->plan, r->device ? &r->plan_measured : NULL);
     mg_write_key(&w, "outputs");
     mg_write_begin_object(&w);
     for (size_t v = 0; v < g->value_count; v++)
@@ -222,15 +238,38 @@ static int print_json(const struct run *r, const struct mg_plan *original)
     return good ? MG_EXIT_DONE : MG_EXIT_FAILED;
 }
 
-static void print_table(const struct run *r, const struct mg_plan *original)
+static void print_measured(const char *what, const struct mg_device_run *run, const struct mg_plan *plan)
 {
-    const struct mg_graph *g = r->source.graph;
-    printf("%s: %.3f s in the reference executor, arena %llu bytes\n", g->name, r->seconds,
+    const struct mg_figures *f = &plan->figures;
+    printf("%s: %.6f s (%u runs, +- %.6f), sum of its operators %.6f s; the plan says %.6f s on %s\n", what,
+           run->seconds, run->timing.n, run->timing.mad_s, run->predicted_s, f->latency_s, plan->device.name);
+    printf("  peak %llu bytes (stated %llu), arena %llu (%llu), host %llu (%llu)\n",
+           (unsigned long long)run->facts.peak_bytes, (unsigned long long)f->peak_bytes,
+           (unsigned long long)run->facts.arena_bytes, (unsigned long long)f->arena_bytes,
+           (unsigned long long)run->facts.host_bytes, (unsigned long long)f->host_bytes);
+}
+
+static void print_times(const struct run *r, const struct mg_plan *original)
+{
+    if (r->device) {
+        printf("%s on %s\n", r->source.graph->name, r->device);
+        print_measured("original", &r->measured, original);
+        if (r->plan)
+            print_measured("plan", &r->plan_measured, r->plan);
+        return;
+    }
+    printf("%s: %.3f s in the reference executor, arena %llu bytes\n", r->source.graph->name, r->seconds,
            (unsigned long long)original->figures.arena_bytes);
     if (r->plan)
         printf("plan: %.3f s, arena %llu bytes; predicted %.6f s and %llu bytes on %s\n", r->plan_seconds,
                (unsigned long long)r->plan->figures.arena_bytes, r->plan->figures.latency_s,
                (unsigned long long)r->plan->figures.peak_bytes, r->plan->device.name);
+}
+
+static void print_table(const struct run *r, const struct mg_plan *original)
+{
+    const struct mg_graph *g = r->source.graph;
+    print_times(r, original);
     for (size_t v = 0; v < g->value_count; v++) {
         if (!is_result(&g->values[v]))
             continue;
@@ -265,6 +304,29 @@ static enum mg_code execute(struct run *r, struct mg_error *err)
     return code;
 }
 
+/* The same on a device; of the graph's values only the results are known then. */
+static enum mg_code execute_on_device(struct run *r, const struct mg_plan *original, struct mg_error *err)
+{
+    const struct mg_graph *g = r->source.graph;
+    struct mg_arena *arena = &r->source.arena;
+    struct mg_engine *engine;
+    enum mg_code code = mg_engine_open(r->device, &engine, err);
+    if (code != MG_OK)
+        return code;
+    fill_values(r);
+    double **given = r->values;
+    r->values = MG_NEW_ARRAY(arena, double *, g->value_count);
+    code = mg_device_run(engine, g, original, r->seed, given, r->values, arena, &r->measured, err);
+    r->seconds = r->measured.seconds;
+    if (code == MG_OK && r->plan) {
+        r->results = MG_NEW_ARRAY(arena, double *, g->value_count);
+        code = mg_device_run(engine, g, r->plan, r->seed, given, r->results, arena, &r->plan_measured, err);
+        r->plan_seconds = r->plan_measured.seconds;
+    }
+    mg_engine_close(engine);
+    return code;
+}
+
 static int run(void *context)
 {
     struct run *r = context;
@@ -278,7 +340,7 @@ static int run(void *context)
     }
     enum mg_code code = mg_plan_original(r->source.graph, &r->source.request.device, arena, &original, &err);
     if (code == MG_OK)
-        code = execute(r, &err);
+        code = r->device ? execute_on_device(r, original, &err) : execute(r, &err);
     if (code != MG_OK)
         return mg_source_complain("run", &err);
     if (mg_options_flag(r->options, MG_OPTION_JSON))
@@ -303,12 +365,14 @@ static int run_files(struct run *r)
 {
     const struct mg_options *options = r->options;
     if (options->argument_count < 1 || options->argument_count > 2) {
-        fprintf(stderr, "usage: magisd run GRAPH [PLAN] [--seed N] [--fill normal|lcg|zeros] [--json]\n");
+        fprintf(stderr,
+                "usage: magisd run GRAPH [PLAN] [--device cpu|cuda:0] [--seed N] [--fill normal|lcg|zeros] [--json]\n");
         return MG_EXIT_USAGE;
     }
     if (!read_fill(options->value[MG_OPTION_FILL], &r->fill) ||
         (options->argument_count == 2 && !mg_file_open(&r->plan_file, options->argument[1])))
         return MG_EXIT_USAGE;
+    r->device = options->value[MG_OPTION_DEVICE];
     r->seed = mg_options_uint(options, MG_OPTION_SEED, 1);
     int code = mg_source_open(&r->source, options, options->argument[0]);
     if (code == MG_EXIT_DONE)

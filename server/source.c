@@ -85,7 +85,8 @@ static bool write_request(struct mg_source *source, const struct mg_options *opt
     struct mg_writer *w = &source->text;
     mg_write_begin_object(w);
     mg_options_write_members(options, w);
-    bool good = write_device(w, options->value[MG_OPTION_DEVICE]);
+    bool profile = options->command != MG_COMMAND_RUN && options->command != MG_COMMAND_MEASURE;
+    bool good = !profile || write_device(w, options->value[MG_OPTION_DEVICE]);
     if (good && strncmp(text, "zoo:", 4) == 0)
         good = write_network(w, options, text + 4);
     else if (good && options->value[MG_OPTION_SET])

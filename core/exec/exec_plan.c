@@ -102,6 +102,8 @@ static enum mg_code act(void *context, const struct mg_action *action, struct mg
         else
             n->host[action->copy] = n->given[action->value];
         return MG_OK;
+    case MG_ACTION_ALLOCATE:
+        return MG_OK;
     case MG_ACTION_COMPUTE:
         return compute(n, action, err);
     case MG_ACTION_STORE:

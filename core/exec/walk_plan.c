@@ -142,6 +142,12 @@ static bool locate(const struct runner *run, mg_value value, const struct holdin
 
 /* ---- instances ---- */
 
+static enum mg_code act(struct runner *run, struct mg_action *action)
+{
+    action->step = run->step;
+    return run->visitor->act(run->visitor->context, action, run->err);
+}
+
 static enum mg_code allocate(struct runner *run, uint32_t instance, const struct box *box)
 {
     const struct mg_instance *info = &run->plan->instances[instance];
@@ -157,7 +163,8 @@ static enum mg_code allocate(struct runner *run, uint32_t instance, const struct
     held->depth = run->depth;
     held->at = (int64_t)(storage->offset / size);
     mg_shape_strides(&box->shape, held->stride);
-    return MG_OK;
+    struct mg_located place = {.offset = storage->offset};
+    return act(run, &(struct mg_action){.kind = MG_ACTION_ALLOCATE, .out = &place, .bytes = storage->bytes});
 }
 
 /* The instance's view operators from its base on, nearest to the base last. */
@@ -264,12 +271,6 @@ static enum mg_code find_written(struct runner *run, uint32_t instance, const st
     if (!locate(run, run->plan->instances[instance].value, held, box, out))
         return refuse(run, "a step writes outside the box that an instance holds");
     return MG_OK;
-}
-
-static enum mg_code act(struct runner *run, struct mg_action *action)
-{
-    action->step = run->step;
-    return run->visitor->act(run->visitor->context, action, run->err);
 }
 
 enum mg_code mg_action_refuse(const struct mg_action *action, struct mg_error *err, const char *what)

@@ -14,12 +14,13 @@ struct mg_located {
     int64_t stride[MG_MAX_RANK]; /* elements */
 };
 enum mg_action_kind {
-    MG_ACTION_GIVEN,   /* `value` of the original is in out[0] from the start, or (no out) in the host's copy `copy` */
-    MG_ACTION_COMPUTE, /* op on in, to out; slices and joins are `copy` operators, an acc is the combiner's operator */
-    MG_ACTION_STORE,   /* in[0], dense, to the host's copy `copy` */
-    MG_ACTION_LOAD,    /* the host's copy `copy` to out[0], dense */
-    MG_ACTION_FREE,    /* [out[0].offset, + bytes) holds nothing any more */
-    MG_ACTION_RESULT,  /* at the end: `value` of the original is in in[0], or (no in) in the host's copy `copy` */
+    MG_ACTION_GIVEN,    /* `value` of the original is in out[0] from the start, or (no out) in the host's copy `copy` */
+    MG_ACTION_ALLOCATE, /* [out[0].offset, + bytes) is a storage from here on */
+    MG_ACTION_COMPUTE,  /* op on in, to out; slices and joins are `copy` operators, an acc is the combiner's operator */
+    MG_ACTION_STORE,    /* in[0], dense, to the host's copy `copy` */
+    MG_ACTION_LOAD,     /* the host's copy `copy` to out[0], dense */
+    MG_ACTION_FREE,     /* [out[0].offset, + bytes) holds nothing any more */
+    MG_ACTION_RESULT,   /* at the end: `value` of the original is in in[0], or (no in) in the host's copy `copy` */
 };
 struct mg_action {
     enum mg_action_kind kind;
@@ -28,7 +29,7 @@ struct mg_action {
     const struct mg_op_desc *op;
     const struct mg_located *in, *out; /* as many as the operator's; else as said above */
     struct mg_exec_origin origin;      /* COMPUTE */
-    uint64_t bytes;                    /* FREE: of the storage; GIVEN, STORE, LOAD, RESULT: of the value's box */
+    uint64_t bytes; /* ALLOCATE, FREE: of the storage; GIVEN, STORE, LOAD, RESULT: of the value's box */
     mg_value value, copy;
 };
 struct mg_plan_visitor {

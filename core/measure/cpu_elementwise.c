@@ -44,7 +44,7 @@ struct elementwise {
                              const type *c)                                                                            \
     {                                                                                                                  \
         NUMBERS(type);                                                                                                 \
-        INDEPENDENT for (int64_t i = 0; i < n; i++)                                                           \
+        INDEPENDENT for (int64_t i = 0; i < n; i++)                                                                    \
         {                                                                                                              \
             const type x = a[i], y = b[i], z = c[i];                                                                   \
             (void)y, (void)z;                                                                                          \

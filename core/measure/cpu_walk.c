@@ -2,87 +2,10 @@
  * the innermost loop is as long as can be; transpositions go in blocks that fit the first cache. */
 #include <string.h>
 
+#include "measure/convert.h"
 #include "measure/cpu_priv.h"
 
 /* ---- one row of elements ---- */
-
-static float from_bf16(uint16_t bits)
-{
-    uint32_t wide = (uint32_t)bits << 16;
-    float x;
-    memcpy(&x, &wide, sizeof x);
-    return x;
-}
-
-/* To the nearest, ties to even. */
-static uint16_t to_bf16(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    if (x != x)
-        return (uint16_t)(bits >> 16 | 0x40);
-    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
-static double load(const void *data, enum mg_dtype dtype, int64_t at)
-{
-    switch (dtype) {
-    case MG_DTYPE_F64:
-        return ((const double *)data)[at];
-    case MG_DTYPE_F32:
-        return (double)((const float *)data)[at];
-    case MG_DTYPE_BF16:
-        return (double)from_bf16(((const uint16_t *)data)[at]);
-    case MG_DTYPE_I64:
-        return (double)((const int64_t *)data)[at];
-    case MG_DTYPE_I32:
-        return ((const int32_t *)data)[at];
-    case MG_DTYPE_I16:
-        return ((const int16_t *)data)[at];
-    case MG_DTYPE_I8:
-        return ((const int8_t *)data)[at];
-    default:
-        return ((const uint8_t *)data)[at];
-    }
-}
-
-/* What is no number is stored as 0. */
-static int64_t whole(double x)
-{
-    return x == x ? (int64_t)x : 0;
-}
-
-static void store(void *data, enum mg_dtype dtype, int64_t at, double x)
-{
-    switch (dtype) {
-    case MG_DTYPE_F64:
-        ((double *)data)[at] = x;
-        break;
-    case MG_DTYPE_F32:
-        ((float *)data)[at] = (float)x;
-        break;
-    case MG_DTYPE_BF16:
-        ((uint16_t *)data)[at] = to_bf16((float)x);
-        break;
-    case MG_DTYPE_I64:
-        ((int64_t *)data)[at] = (int64_t)whole(x);
-        break;
-    case MG_DTYPE_I32:
-        ((int32_t *)data)[at] = (int32_t)whole(x);
-        break;
-    case MG_DTYPE_I16:
-        ((int16_t *)data)[at] = (int16_t)whole(x);
-        break;
-    case MG_DTYPE_I8:
-        ((int8_t *)data)[at] = (int8_t)whole(x);
-        break;
-    case MG_DTYPE_BOOL:
-        ((uint8_t *)data)[at] = x != 0;
-        break;
-    default:
-        ((uint8_t *)data)[at] = (uint8_t)whole(x);
-    }
-}
 
 bool mg_cpu_dtype_known(enum mg_dtype dtype)
 {
@@ -115,7 +38,7 @@ static void convert_row(const struct cpu_side *to, void *t, int64_t to_step, con
                         int64_t from_step, int64_t count)
 {
     for (int64_t i = 0; i < count; i++)
-        store(t, to->dtype, i * to_step, load(f, from->dtype, i * from_step));
+        mg_convert_save(t, to->dtype, i * to_step, mg_convert_load(f, from->dtype, i * from_step));
 }
 
 /* ---- boxes ---- */

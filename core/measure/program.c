@@ -13,10 +13,10 @@ enum { GUARD = 4096, GUARD_BYTE = 0xa5 };
 enum kind { KIND_RUN, KIND_STORE, KIND_LOAD, KIND_WAIT };
 struct instruction {
     enum kind kind;
-    uint32_t op;          /* RUN: index of the distinct operator */
-    uint32_t in, out;     /* RUN: first address of operands, of results */
-    mg_value copy;        /* STORE, LOAD */
-    uint64_t at, bytes;   /* STORE, LOAD: in the arena */
+    uint32_t op;                   /* RUN: index of the distinct operator */
+    uint32_t in, out;              /* RUN: first address of operands, of results */
+    mg_value copy;                 /* STORE, LOAD */
+    uint64_t at, bytes;            /* STORE, LOAD: in the arena */
     enum mg_stream earlier, later; /* WAIT */
     struct mg_exec_origin origin;
 };
@@ -34,7 +34,8 @@ struct storage {
     uint64_t at, bytes;
 };
 struct mg_program {
-    struct mg_arena arena;
+    struct mg_arena arena, scratch;
+    const struct mg_graph *original; /* while it is built */
     struct mg_engine *engine;
     char *memory; /* guard, arena, guard */
     uint64_t arena_bytes;
@@ -51,7 +52,7 @@ struct mg_program {
     struct given *results;
     size_t result_count, result_capacity;
     size_t value_count; /* of the original */
-    void **host; /* copies by value of the plan's graph */
+    void **host;        /* copies by value of the plan's graph */
     uint64_t *host_bytes;
     size_t host_count;
     struct storage *alive;
@@ -102,7 +103,7 @@ static void strides_of(const struct mg_located *boxes, uint32_t count, struct mg
 static enum mg_code distinct_op(struct mg_program *p, const struct mg_action *action, uint32_t *out,
                                 struct mg_error *err)
 {
-    struct mg_hash128 key = key_of(action, &p->arena);
+    struct mg_hash128 key = key_of(action, &p->scratch);
     if (p->slot_count < 2 * (p->op_count + 1))
         grow_slots(p);
     size_t at = key.lo & (p->slot_count - 1);
@@ -111,8 +112,8 @@ static enum mg_code distinct_op(struct mg_program *p, const struct mg_action *ac
         if (p->ops[*out].key.lo == key.lo && p->ops[*out].key.hi == key.hi)
             return MG_OK;
     }
-    struct mg_strides *in = MG_NEW_ARRAY(&p->arena, struct mg_strides, action->op->in_count);
-    struct mg_strides *results = MG_NEW_ARRAY(&p->arena, struct mg_strides, action->op->out_count);
+    struct mg_strides *in = MG_NEW_ARRAY(&p->scratch, struct mg_strides, action->op->in_count);
+    struct mg_strides *results = MG_NEW_ARRAY(&p->scratch, struct mg_strides, action->op->out_count);
     strides_of(action->in, action->op->in_count, in);
     strides_of(action->out, action->op->out_count, results);
     struct mg_prepared *prepared;
@@ -186,9 +187,20 @@ static void record_copy(struct mg_program *p, const struct mg_action *action)
     p->facts.actions++;
 }
 
+static struct storage *find_storage(const struct mg_program *p, const struct mg_action *action)
+{
+    for (size_t i = 0; i < p->alive_count; i++)
+        if (p->alive[i].at == action->out->offset && p->alive[i].bytes == action->bytes)
+            return &p->alive[i];
+    return NULL;
+}
+
+/* A result that takes the storage of an operand allocates nothing. */
 static void record_allocation(struct mg_program *p, const struct mg_action *action)
 {
     uint64_t end = action->out->offset + action->bytes;
+    if (find_storage(p, action))
+        return;
     *MG_PUSH(&p->arena, p->alive, p->alive_count, p->alive_capacity) =
         (struct storage){action->out->offset, action->bytes};
     p->alive_bytes += action->bytes;
@@ -198,17 +210,24 @@ static void record_allocation(struct mg_program *p, const struct mg_action *acti
 
 static void record_free(struct mg_program *p, const struct mg_action *action)
 {
-    for (size_t i = 0; i < p->alive_count; i++)
-        if (p->alive[i].at == action->out->offset && p->alive[i].bytes == action->bytes) {
-            p->alive[i] = p->alive[--p->alive_count];
-            p->alive_bytes -= action->bytes;
-            break;
-        }
+    struct storage *storage = find_storage(p, action);
+    if (storage) {
+        *storage = p->alive[--p->alive_count];
+        p->alive_bytes -= action->bytes;
+    }
     if (p->storing) {
         wait_for(p, MG_STREAM_STORE, MG_STREAM_COMPUTE);
         wait_for(p, MG_STREAM_STORE, MG_STREAM_LOAD);
     }
     p->storing = false;
+}
+
+static struct mg_located dense_of(const struct mg_program *p, mg_value value)
+{
+    const struct mg_value_info *info = &p->original->values[value];
+    struct mg_located place = {.dtype = info->dtype, .shape = info->shape};
+    mg_shape_strides(&info->shape, place.stride);
+    return place;
 }
 
 static void record_given(struct mg_program *p, const struct mg_action *action)
@@ -217,16 +236,17 @@ static void record_given(struct mg_program *p, const struct mg_action *action)
     *given = (struct given){.value = action->value, .copy = action->copy, .on_host = !action->out};
     if (action->out)
         given->place = *action->out;
-    else
+    else {
+        given->place = dense_of(p, action->value);
         p->host_bytes[action->copy] = action->bytes;
+    }
 }
 
 static void record_result(struct mg_program *p, const struct mg_action *action)
 {
     struct given *result = MG_PUSH(&p->arena, p->results, p->result_count, p->result_capacity);
     *result = (struct given){.value = action->value, .copy = action->copy, .on_host = !action->in};
-    if (action->in)
-        result->place = *action->in;
+    result->place = action->in ? *action->in : dense_of(p, action->value);
 }
 
 static enum mg_code record(void *context, const struct mg_action *action, struct mg_error *err)
@@ -272,7 +292,8 @@ static enum mg_code check_guards(struct mg_program *p, struct mg_error *err)
     unsigned char guard[2 * GUARD];
     enum mg_code code = mg_engine_copy(p->engine, MG_STREAM_STORE, guard, p->memory, GUARD, err);
     if (!code)
-        code = mg_engine_copy(p->engine, MG_STREAM_STORE, guard + GUARD, p->memory + GUARD + p->arena_bytes, GUARD, err);
+        code =
+            mg_engine_copy(p->engine, MG_STREAM_STORE, guard + GUARD, p->memory + GUARD + p->arena_bytes, GUARD, err);
     if (!code)
         code = mg_engine_wait(p->engine, err);
     for (size_t i = 0; i < sizeof guard && !code; i++)
@@ -303,20 +324,28 @@ struct building {
     uint64_t seed;
 };
 
+/* The walk rewinds its arena after each step. */
+static enum mg_code walk(void *context, struct mg_error *err)
+{
+    struct building *b = context;
+    struct mg_plan_visitor visitor = {b->program, record};
+    return mg_exec_walk(b->original, b->plan, b->seed, &visitor, &b->program->scratch, err);
+}
+
 static enum mg_code build(void *context, struct mg_error *err)
 {
     struct building *b = context;
     struct mg_program *p = b->program;
-    struct mg_plan_visitor visitor = {p, record};
-    struct mg_arena scratch;
     struct mg_arena *arena = &p->arena;
-    (void)scratch;
+    p->original = b->original;
     p->host_count = mg_plan_graph(b->original, b->plan)->value_count;
     p->host = MG_NEW_ARRAY(arena, void *, p->host_count);
     p->host_bytes = MG_NEW_ARRAY(arena, uint64_t, p->host_count);
     p->arena_bytes = b->plan->figures.arena_bytes;
     p->value_count = b->original->value_count;
-    enum mg_code code = mg_exec_walk(b->original, b->plan, b->seed, &visitor, arena, err);
+    enum mg_code code = mg_arena_guard(&p->scratch, walk, b, err);
+    mg_arena_release(&p->scratch);
+    p->original = NULL;
     p->facts.operators = (uint32_t)p->op_count;
     return code ? code : make_memory(p, err);
 }
@@ -330,6 +359,7 @@ enum mg_code mg_program_build(struct mg_engine *engine, const struct mg_graph *o
         return mg_fail(err, MG_ERR_NOMEM, "", "out of memory");
     p->engine = engine;
     mg_arena_init(&p->arena, SIZE_MAX);
+    mg_arena_init(&p->scratch, SIZE_MAX);
     struct building b = {p, original, plan, seed};
     enum mg_code code = mg_arena_guard(&p->arena, build, &b, err);
     if (code) {
@@ -349,6 +379,7 @@ void mg_program_free(struct mg_program *p)
     for (size_t v = 0; v < p->host_count && p->host; v++)
         mg_engine_free(p->engine, MG_PLACE_HOST, p->host[v]);
     mg_engine_free(p->engine, MG_PLACE_DEVICE, p->memory);
+    mg_arena_release(&p->scratch);
     mg_arena_release(&p->arena);
     free(p);
 }
@@ -356,8 +387,7 @@ void mg_program_free(struct mg_program *p)
 /* ---- numbers in and out ---- */
 
 /* Both through a dense buffer on the host. */
-static enum mg_code upload(struct mg_program *p, const struct given *given, const double *numbers,
-                           struct mg_error *err)
+static enum mg_code upload(struct mg_program *p, const struct given *given, const double *numbers, struct mg_error *err)
 {
     int64_t count = mg_shape_elements(&given->place.shape);
     uint64_t bytes = (uint64_t)count * mg_dtype_size(given->place.dtype);
@@ -383,6 +413,124 @@ enum mg_code mg_program_load(struct mg_program *p, double *const *given, struct 
                                     (int64_t)(p->host_bytes[item->copy] / mg_dtype_size(item->place.dtype)));
         else
             code = upload(p, item, given[item->value], err);
+    }
+    return code;
+}
+
+static enum mg_code download(struct mg_program *p, const struct given *result, double *numbers, struct mg_error *err)
+{
+    /* everything between the first and the last element of the box */
+    const struct mg_located *place = &result->place;
+    uint64_t last = 0, size = mg_dtype_size(place->dtype);
+    for (uint32_t d = 0; d < place->shape.rank; d++)
+        last += (uint64_t)((place->shape.dim[d] - 1) * place->stride[d]);
+    void *buffer = result->on_host ? p->host[result->copy] : NULL;
+    enum mg_code code = MG_OK;
+    if (!result->on_host) {
+        code = mg_engine_alloc(p->engine, MG_PLACE_HOST, (last + 1) * size, &buffer, err);
+        if (!code)
+            code = mg_engine_copy(p->engine, MG_STREAM_STORE, buffer, p->memory + GUARD + place->offset,
+                                  (last + 1) * size, err);
+        if (!code)
+            code = mg_engine_wait(p->engine, err);
+    }
+    if (!code)
+        mg_convert_to_doubles(numbers, buffer, place->dtype, &place->shape, place->stride);
+    if (!result->on_host)
+        mg_engine_free(p->engine, MG_PLACE_HOST, buffer);
+    return code;
+}
+
+enum mg_code mg_program_results(struct mg_program *p, double **results, struct mg_arena *arena, struct mg_error *err)
+{
+    enum mg_code code = MG_OK;
+    for (size_t v = 0; v < p->value_count; v++)
+        results[v] = NULL;
+    for (size_t i = 0; i < p->result_count && !code; i++) {
+        int64_t count = mg_shape_elements(&p->results[i].place.shape);
+        double *numbers = MG_NEW_ARRAY(arena, double, count);
+        results[p->results[i].value] = numbers;
+        code = count ? download(p, &p->results[i], numbers, err) : MG_OK;
+    }
+    return code;
+}
+
+/* ---- running ---- */
+
+static enum mg_code run_one(struct mg_program *p, const struct instruction *item, struct mg_error *err)
+{
+    void *at = p->memory + GUARD + item->at;
+    switch (item->kind) {
+    case KIND_RUN:
+        return mg_prepared_run(p->ops[item->op].prepared, (const void *const *)(void *)(p->address + item->in),
+                               (void *const *)(void *)(p->address + item->out), &item->origin, err);
+    case KIND_STORE:
+        return mg_engine_copy(p->engine, MG_STREAM_STORE, p->host[item->copy], at, item->bytes, err);
+    case KIND_LOAD:
+        return mg_engine_copy(p->engine, MG_STREAM_LOAD, at, p->host[item->copy], item->bytes, err);
+    case KIND_WAIT:
+        break;
+    }
+    return mg_engine_order(p->engine, item->earlier, item->later, err);
+}
+
+enum mg_code mg_program_run(struct mg_program *p, double *seconds, struct mg_error *err)
+{
+    enum mg_code code = mg_engine_wait(p->engine, err);
+    double begin = mg_measure_clock();
+    for (size_t i = 0; i < p->count && !code; i++)
+        code = run_one(p, &p->items[i], err);
+    if (!code)
+        code = mg_engine_wait(p->engine, err);
+    *seconds = mg_measure_clock() - begin;
+    return code ? code : check_guards(p, err);
+}
+
+void mg_program_facts(const struct mg_program *p, struct mg_program_facts *out)
+{
+    *out = p->facts;
+}
+
+/* ---- predicting ---- */
+
+/* A copy's time, by copying the same bytes. */
+static enum mg_code time_copy(struct mg_program *p, const struct instruction *item, const struct mg_time_policy *policy,
+                              double *seconds, struct mg_error *err)
+{
+    enum { MOST = 9 };
+    double samples[MOST];
+    struct mg_timing timing;
+    uint32_t repeats = policy->repeats < MOST ? policy->repeats : MOST;
+    enum mg_code code = MG_OK;
+    for (uint32_t i = 0; i < repeats && !code; i++) {
+        double begin = mg_measure_clock();
+        code = run_one(p, item, err);
+        if (!code)
+            code = mg_engine_wait(p->engine, err);
+        samples[i] = mg_measure_clock() - begin;
+    }
+    mg_timing_of(samples, repeats, &timing);
+    *seconds += timing.median_s;
+    return code;
+}
+
+enum mg_code mg_program_predict(struct mg_program *p, const struct mg_time_policy *policy, double *seconds,
+                                struct mg_error *err)
+{
+    enum mg_code code = MG_OK;
+    *seconds = 0;
+    for (size_t i = 0; i < p->count && !code; i++) {
+        const struct instruction *item = &p->items[i];
+        if (item->kind == KIND_STORE || item->kind == KIND_LOAD)
+            code = time_copy(p, item, policy, seconds, err);
+        if (item->kind != KIND_RUN)
+            continue;
+        struct distinct *op = &p->ops[item->op];
+        struct mg_timing timing = {.median_s = op->seconds};
+        if (op->seconds == 0)
+            code = mg_prepared_time(op->prepared, policy, &timing, err);
+        op->seconds = timing.median_s;
+        *seconds += op->seconds;
     }
     return code;
 }

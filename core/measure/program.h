@@ -17,7 +17,8 @@ void mg_program_free(struct mg_program *program);
 /* Puts weights and inputs where the plan begins with them; given: by value of the original, dense (as for
  * mg_exec_graph). To be called before each run. */
 enum mg_code mg_program_load(struct mg_program *program, double *const *given, struct mg_error *err) MG_WARN_UNUSED;
-/* Executes it once; seconds from the first action to the last one's end. MG_ERR_REJECTED: it wrote outside its arena. */
+/* Executes it once; seconds from the first action to the last one's end. MG_ERR_REJECTED: it wrote outside its arena.
+ */
 enum mg_code mg_program_run(struct mg_program *program, double *seconds, struct mg_error *err) MG_WARN_UNUSED;
 /* Arrays of every output and updated value (by value of the original, NULL elsewhere), memory from `arena`. */
 enum mg_code mg_program_results(struct mg_program *program, double **results, struct mg_arena *arena,
@@ -32,7 +33,8 @@ struct mg_program_facts {
 };
 void mg_program_facts(const struct mg_program *program, struct mg_program_facts *out);
 /* What the run takes by measured operators: each distinct one timed alone under `policy`, copies too, then summed along
- * the list as S4 says for a device whose copies are on the compute stream. Operators that cannot be timed are an error. */
+ * the list as S4 says for a device whose copies are on the compute stream. Operators that cannot be timed are an error.
+ */
 enum mg_code mg_program_predict(struct mg_program *program, const struct mg_time_policy *policy, double *seconds,
                                 struct mg_error *err) MG_WARN_UNUSED;
 

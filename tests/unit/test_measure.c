@@ -145,7 +145,7 @@ static void try_timing(struct mg_prepared *prepared, const struct mg_op_desc *op
     }
     cr_expect(code == MG_ERR_UNSUPPORTED && strstr(err.message, name), "%s: %s", text, err.message);
     if (!strstr(lacking, name))
-        snprintf(lacking + strlen(lacking), sizeof lacking - strlen(lacking), "%s ", name);
+        snprintf(lacking + strlen(lacking), sizeof lacking - strlen(lacking), " %s ", name);
 }
 
 static enum mg_code refer(void *context, struct mg_error *err)
@@ -241,13 +241,13 @@ static void close_cpu(void)
     mg_engine_close(engine);
 }
 
-static const char not_timed[] =
-    "einsum im2col col2im det quantize_linear dequantize_linear dynamic_quantize_linear matmul_integer qlinear_matmul "
-    "conv_integer qlinear_conv rnn bitwise_and bitwise_or bitwise_xor bitwise_not bit_shift reduce_log_sum_exp arg_min "
-    "hard_max lp_norm arg_max lrn lrn_grad mean_variance_norm lp_pool lp_pool_grad max_pool_indices max_unpool "
-    "adaptive_avg_pool adaptive_avg_pool_grad resize grid_sample roi_align pad gather_elements scatter_elements "
-    "gather_nd scatter_nd one_hot top_k trilu roll reverse_sequence eye random_normal random_uniform bernoulli "
-    "multinomial lstm gru ";
+/* What networks spend their time in has kernels. */
+static const char *const timed[] = {" matmul ",           " gemm ",       " conv ",         " conv_grad_input ",
+                                    " conv_grad_weight ", " add ",        " mul ",          " relu ",
+                                    " gelu_grad ",        " softmax ",    " softmax_grad ", " layer_norm ",
+                                    " batch_norm ",       " group_norm ", " max_pool ",     " avg_pool_grad ",
+                                    " reduce_sum ",       " gather ",     " attention ",    " concat ",
+                                    " slice_grad ",       " sgd ",        " adamw ",        " dropout "};
 
 TestSuite(measure_cpu, .init = open_cpu, .fini = close_cpu);
 
@@ -257,7 +257,9 @@ Test(measure_cpu, every_operator_agrees_with_the_reference)
     mg_rng_init(&rng, 1);
     for (int i = 0; i < OP_SAMPLES; i++)
         try_sample(op_samples[i], &rng);
-    cr_expect_str_eq(lacking, not_timed);
+    for (size_t i = 0; i < sizeof timed / sizeof *timed; i++)
+        cr_expect_null(strstr(lacking, timed[i]), "%s is not timed", timed[i]);
+    cr_expect(strstr(lacking, "einsum "), "einsum has no kernel of its own, and says nothing");
 }
 
 Test(measure_cpu, it_says_what_it_is)

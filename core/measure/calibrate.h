@@ -1,0 +1,25 @@
+/* What is told about a device by measuring it: its class, its profile, and whether it is disturbed. */
+#ifndef MG_MEASURE_CALIBRATE_H
+#define MG_MEASURE_CALIBRATE_H
+
+#include "measure/measure.h"
+
+/* All that a time depends on beside operator and layout, as a canonical JSON object of texts (timings.md, Key). */
+void mg_engine_write_class(struct mg_writer *w, const struct mg_engine *engine, const struct mg_time_policy *policy);
+
+/* The operator that `name` and `signature` (device/signature.h) describe, dense; "slice", "join" and "acc" with the
+ * shape that plans price them by. MG_ERR_UNSUPPORTED and MG_ERR_NOMEM are results, MG_ERR_INVALID is a bad signature.
+ */
+enum mg_code mg_engine_time_signature(struct mg_engine *engine, const char *name, const char *signature,
+                                      const struct mg_time_policy *policy, struct mg_timing *out,
+                                      struct mg_error *err) MG_WARN_UNUSED;
+
+/* Seconds of a fixed piece of work, some milliseconds: when it takes longer than at its best, the device is shared,
+ * throttled or asleep. */
+enum mg_code mg_engine_canary(struct mg_engine *engine, double *seconds, struct mg_error *err) MG_WARN_UNUSED;
+
+/* Fits a device profile: peak rates from large products, bandwidth from a large sum, launch from a tiny one, the link
+ * from copies of two sizes. Takes some seconds. */
+enum mg_code mg_engine_calibrate(struct mg_engine *engine, struct mg_device *out, struct mg_error *err) MG_WARN_UNUSED;
+
+#endif

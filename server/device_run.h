@@ -1,0 +1,18 @@
+/* Executes a plan on a measuring back end, some times over, and says what it took. */
+#ifndef MG_SERVER_DEVICE_RUN_H
+#define MG_SERVER_DEVICE_RUN_H
+
+#include "measure/program.h"
+
+struct mg_device_run {
+    double seconds;          /* median of the runs */
+    double predicted_s;      /* sum of its operators, each measured alone; NaN where one cannot be timed */
+    struct mg_timing timing; /* of the runs */
+    struct mg_program_facts facts;
+};
+/* results: by value of the graph, outputs and updated values; memory from `arena`, inside its guard. */
+enum mg_code mg_device_run(struct mg_engine *engine, const struct mg_graph *g, const struct mg_plan *plan,
+                           uint64_t seed, double *const *given, double **results, struct mg_arena *arena,
+                           struct mg_device_run *out, struct mg_error *err) MG_WARN_UNUSED;
+
+#endif

@@ -1,0 +1,86 @@
+"""Operators timed and plans executed on the processor."""
+import json
+import os
+import subprocess
+import tempfile
+
+from libe2e import MAGISD, Tests
+
+NET = ["zoo:mlp", "--set", "batch=32", "--training", "loss=mse,optimizer=sgd"]
+home = tempfile.mkdtemp(prefix="magisd-measure-", dir=os.environ.get("MAGIS_TMP"))
+
+
+def path(name):
+    return os.path.join(home, name)
+
+
+def run(*arguments):
+    return subprocess.run([MAGISD, *arguments], capture_output=True, text=True, timeout=120)
+
+
+def rows_of(name):
+    return [json.loads(line) for line in open(path(name))]
+
+
+def test_usage(t):
+    for arguments in (["measure"], ["measure", "zoo:mlp"], ["measure", "--device", "cpu"],
+                      ["measure", "zoo:mlp", "--calibrate", "--device", "cpu"],
+                      ["measure", "zoo:mlp", "--device", "abacus"], ["run", "zoo:mlp", "--device", "abacus"],
+                      ["measure", "--from", path("missing"), "--device", "cpu"]):
+        t.equal(" ".join(arguments), run(*arguments).returncode, 2)
+    open(path("bad.ndjson"), "w").write('{"op": "matmul"}\n')
+    t.equal("a line without signature", run("measure", "--from", path("bad.ndjson"), "--device", "cpu").returncode, 2)
+
+
+def test_rows(t):
+    answer = run("measure", *NET, "--device", "cpu", "-o", path("got.ndjson"))
+    t.equal("measured", (answer.returncode, answer.stdout), (0, ""))
+    rows = rows_of("got.ndjson")
+    t.check("one row for each distinct operator", len({(r["op"], r["signature"]) for r in rows}) == len(rows) > 8, rows)
+    t.check("all have times", all(r["status"] == "ok" and 0 < r["min_s"] <= r["median_s"] for r in rows), rows)
+    t.check("each says where it comes from", all(
+        r["class"]["backend"] == "cpu" and r["class"]["dnn"].startswith("oneDNN") and r["model"] for r in rows), rows[0])
+    with open(path("want.ndjson"), "w") as want:
+        for row in rows[:3]:
+            want.write(json.dumps({"op": row["op"], "signature": row["signature"], "value": 1}) + "\n")
+        want.write(json.dumps({"op": "det", "signature": "f32;f32[4,4]->f32[]"}) + "\n")
+    answer = run("measure", "--from", path("want.ndjson"), "--device", "cpu", "-o", path("again.ndjson"))
+    again = rows_of("again.ndjson")
+    t.equal("a want-list is answered in its order", [(r["op"], r["signature"]) for r in again[:3]],
+            [(r["op"], r["signature"]) for r in rows[:3]])
+    t.equal("what has no kernel says so", (again[3]["op"], again[3]["status"]), ("det", "unsupported"))
+    model = run("measure", *NET, "--device", "model:h200")
+    t.check("the model needs no hardware", model.returncode == 0 and '"backend":"model"' in model.stdout, model)
+
+
+def test_profile(t):
+    answer = run("measure", "--calibrate", "--device", "cpu", "-o", path("cpu.json"))
+    t.equal("calibrated", answer.returncode, 0)
+    profile = json.load(open(path("cpu.json")))
+    t.check("sensible figures", profile["peak_flops"]["f32"] > 1e9 and profile["mem_bw"] > 1e8 and
+            0 < profile["launch_s"] < 1 and profile["copy_streams"] == 0, profile)
+    answer = run("optimize", *NET, "--device", path("cpu.json"), "--evaluations", "300", "--memory-ratio", "0.9",
+                 "-o", path("plan.json"), "--json")
+    t.check("the profile is a device", answer.returncode in (0, 3), answer)
+
+
+def test_run(t):
+    answer = run("run", *NET[:1], path("plan.json"), *NET[1:], "--device", "cpu", "--json")
+    t.equal("executed", answer.returncode, 0)
+    got = json.loads(answer.stdout)
+    for name in ("original", "plan"):
+        part = got[name]
+        t.equal(name + ": peak and arena as stated", (part["peak_bytes"], part["arena_bytes"]),
+                (part["predicted"]["peak_bytes"], part["predicted"]["arena_bytes"]))
+        t.check(name + ": times", part["latency_s"] > 0 and part["sum_of_operators_s"] > 0 and part["runs"] >= 3, part)
+    t.check("the same numbers", got["outputs"] and all(o["error"] < 1e-3 for o in got["outputs"].values()), got)
+    reference = json.loads(run("run", *NET, "--json").stdout)
+    for name, output in reference["outputs"].items():
+        here = got["outputs"][name]
+        t.check(name + " as in the reference executor",
+                abs(here["l2"] - output["l2"]) <= 1e-4 * max(1, abs(output["l2"])), (here, output))
+
+
+tests = Tests()
+tests.run(test_usage, test_rows, test_profile, test_run)
+tests.end()

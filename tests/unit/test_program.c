@@ -1,0 +1,217 @@
+/* Plans executed on the processor in one arena: the numbers of the reference executor, the stated peak and arena. */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <string.h>
+
+#include "exec/exec.h"
+#include "measure/program.h"
+#include "search/search.h"
+#include "zoo/zoo.h"
+
+struct net {
+    const char *name;
+    struct mg_zoo_option options[8];
+    uint32_t count;
+    enum mg_loss loss;
+};
+static const struct net nets[] = {
+    {"bert-base",
+     {{"batch", "8"}, {"variant", "paper"}, {"seq_len", "6"}, {"layers", "1"}, {"hidden", "8"}, {"heads", "2"}},
+     6,
+     MG_LOSS_MSE},
+    {"nasnet-like",
+     {{"batch", "4"}, {"variant", "paper"}, {"image", "8"}, {"filters", "2"}, {"cells", "1"}, {"classes", "3"}},
+     6,
+     MG_LOSS_MSE},
+    {"mlp",
+     {{"batch", "48"}, {"variant", "paper"}, {"in", "6"}, {"hidden", "5"}, {"classes", "3"}},
+     5,
+     MG_LOSS_SQUARED},
+};
+
+static struct mg_engine *engine;
+static uint32_t regions, stores, plans;
+
+static double clock_of(void *context)
+{
+    double *now = context;
+    return *now += 1e-6;
+}
+
+static struct mg_graph *training_graph(const struct net *net, struct mg_arena *arena)
+{
+    struct mg_graph *forward, *raw, *g;
+    struct mg_error err = {0};
+    struct mg_training training = {.loss = net->loss, .optimizer = MG_OPTIMIZER_SGD};
+    enum mg_code code = mg_zoo_build(net->name, net->options, net->count, arena, &forward, &err);
+    if (code == MG_OK)
+        code = mg_graph_differentiate(forward, &training, arena, &raw, &err);
+    if (code == MG_OK)
+        code = mg_graph_normalise(raw, arena, &g, &err);
+    cr_assert_eq(code, MG_OK, "%s: %s %s", net->name, err.pointer, err.message);
+    return g;
+}
+
+struct numbers {
+    const struct mg_graph *g;
+    double **given, **expected;
+};
+
+static struct numbers reference(const struct mg_graph *g, struct mg_arena *arena)
+{
+    struct mg_error err = {0};
+    struct numbers n = {.g = g};
+    n.expected = mg_exec_random_values(g, 3, 3, arena);
+    for (size_t v = 0; v < g->value_count; v++)
+        for (int64_t i = 0; n.expected[v] && i < mg_shape_elements(&g->values[v].shape); i++)
+            n.expected[v][i] =
+                g->values[v].dtype == MG_DTYPE_F32 ? (double)(float)(n.expected[v][i] / 4) : n.expected[v][i];
+    n.given = mg_arena_copy(arena, n.expected, g->value_count * sizeof *n.given);
+    cr_assert_eq(mg_exec_graph(g, 3, n.expected, arena, &err), MG_OK, "%s", err.message);
+    return n;
+}
+
+static void compare(const struct numbers *n, double **results, const char *label)
+{
+    uint32_t seen = 0;
+    for (size_t v = 0; v < n->g->value_count; v++) {
+        double worst = 0, scale = 1;
+        int64_t count = mg_shape_elements(&n->g->values[v].shape);
+        if (!results[v])
+            continue;
+        for (int64_t i = 0; i < count; i++)
+            scale = fmax(scale, fabs(n->expected[v][i]));
+        for (int64_t i = 0; i < count; i++) {
+            double d = fabs(results[v][i] - n->expected[v][i]) / scale;
+            worst = d <= worst ? worst : d; /* NaN is the worst */
+        }
+        cr_expect(worst < 1e-4, "%s: '%s' differs by %g", label, n->g->values[v].name, worst);
+        seen++;
+    }
+    cr_expect(seen > 0, "%s: no result", label);
+}
+
+static void execute(const struct numbers *n, const struct mg_plan *plan, struct mg_arena *arena, const char *label)
+{
+    struct mg_arena_mark mark = mg_arena_mark(arena);
+    struct mg_error err = {0};
+    struct mg_program *program;
+    struct mg_program_facts facts;
+    double seconds, **results = MG_NEW_ARRAY(arena, double *, n->g->value_count);
+    enum mg_code code = mg_program_build(engine, n->g, plan, 3, &program, &err);
+    cr_assert_eq(code, MG_OK, "%s: %s %s", label, err.pointer, err.message);
+    for (int run = 0; run < 2 && !code; run++) { /* a second run, given the same, gives the same */
+        code = mg_program_load(program, n->given, &err);
+        if (!code)
+            code = mg_program_run(program, &seconds, &err);
+        if (!code)
+            code = mg_program_results(program, results, arena, &err);
+        cr_assert_eq(code, MG_OK, "%s: %s %s", label, err.pointer, err.message);
+        compare(n, results, label);
+    }
+    mg_program_facts(program, &facts);
+    cr_expect_eq(facts.peak_bytes, plan->figures.peak_bytes, "%s: peak %llu, stated %llu", label,
+                 (unsigned long long)facts.peak_bytes, (unsigned long long)plan->figures.peak_bytes);
+    cr_expect_eq(facts.arena_bytes, plan->figures.arena_bytes, "%s", label);
+    cr_expect_eq(facts.host_bytes, plan->figures.host_bytes, "%s: host %llu, stated %llu", label,
+                 (unsigned long long)facts.host_bytes, (unsigned long long)plan->figures.host_bytes);
+    plans++;
+    regions += plan->region_count > 0;
+    stores += plan->figures.host_bytes > 0;
+    mg_program_free(program);
+    mg_arena_rewind(arena, mark);
+}
+
+static void search_and_execute(const struct net *net, struct mg_arena *arena)
+{
+    struct mg_device device = *mg_device_builtin("rtx3090");
+    struct mg_graph *g = training_graph(net, arena);
+    double now = 0;
+    struct mg_observer observer = {.context = &now, .now = clock_of};
+    struct mg_search_options options = {.device = &device, .max_evaluations = 400, .seed = 1};
+    struct mg_search_result result;
+    struct mg_error err = {0};
+    device.align = 8; /* operands lie anywhere */
+    device.reserve_bytes = 0;
+    device.mem_bw = device.link_bw_d2h = device.link_bw_h2d = 1e6;
+    device.launch_s = device.link_latency_s = 1e-7;
+    options.techniques = MG_TECHNIQUE_ALL;
+    cr_assert_eq(mg_search(g, &options, &observer, arena, &result, &err), MG_OK, "%s: %s", net->name, err.message);
+    struct numbers n = reference(g, arena);
+    execute(&n, result.original.plan, arena, net->name);
+    for (uint32_t i = 0; i < result.front_count; i++)
+        execute(&n, result.front[i].plan, arena, net->name);
+}
+
+static enum mg_code run_all(void *context, struct mg_error *err)
+{
+    (void)err;
+    for (size_t i = 0; i < sizeof nets / sizeof nets[0]; i++)
+        search_and_execute(&nets[i], context);
+    return MG_OK;
+}
+
+static void with_arena(enum mg_code (*fn)(void *context, struct mg_error *err))
+{
+    struct mg_arena arena;
+    struct mg_error err = {0};
+    cr_assert_eq(mg_engine_open("cpu", &engine, &err), MG_OK, "%s", err.message);
+    mg_arena_init(&arena, SIZE_MAX);
+    cr_assert_eq(mg_arena_guard(&arena, fn, &arena, &err), MG_OK, "%s", err.message);
+    mg_arena_release(&arena);
+    mg_engine_close(engine);
+}
+
+Test(program, plans_give_the_references_numbers_in_the_stated_memory)
+{
+    with_arena(run_all);
+    cr_expect(plans > 10 && regions > 3 && stores > 0, "%u plans, %u with regions, %u with stores", plans, regions,
+              stores);
+}
+
+/* The prediction counts every action of the list. */
+static enum mg_code predict_all(void *context, struct mg_error *err)
+{
+    struct mg_arena *arena = context;
+    struct mg_graph *g = training_graph(&nets[2], arena);
+    struct mg_time_policy policy = {.warm_up = 1, .repeats = 3};
+    struct mg_program *program;
+    struct mg_plan *plan;
+    struct mg_program_facts facts;
+    double seconds = 0, again = 0;
+    enum mg_code code = mg_plan_original(g, mg_device_builtin("rtx3090"), arena, &plan, err);
+    if (!code)
+        code = mg_program_build(engine, g, plan, 1, &program, err);
+    cr_assert_eq(code, MG_OK);
+    mg_program_facts(program, &facts);
+    cr_expect(facts.operators > 3 && facts.operators <= facts.actions);
+    cr_assert_eq(mg_program_predict(program, &policy, &seconds, err), MG_OK, "%s", err->message);
+    cr_assert_eq(mg_program_predict(program, &policy, &again, err), MG_OK);
+    cr_expect(seconds > 0 && again == seconds, "operators are timed once: %g, %g", seconds, again);
+    mg_program_free(program);
+    return MG_OK;
+}
+
+Test(program, predictions_are_sums_of_measured_operators)
+{
+    with_arena(predict_all);
+}
+
+/* An arena smaller than the plan's storages. */
+static enum mg_code refuse_small(void *context, struct mg_error *err)
+{
+    struct mg_arena *arena = context;
+    struct mg_graph *g = training_graph(&nets[2], arena);
+    struct mg_program *program;
+    struct mg_plan *plan;
+    cr_assert_eq(mg_plan_original(g, mg_device_builtin("rtx3090"), arena, &plan, err), MG_OK);
+    plan->figures.arena_bytes -= plan->device.align;
+    cr_expect_eq(mg_program_build(engine, g, plan, 1, &program, err), MG_ERR_REJECTED);
+    cr_expect_null(program);
+    return MG_OK;
+}
+
+Test(program, an_arena_that_is_too_small_is_refused)
+{
+    with_arena(refuse_small);
+}
