@@ -87,6 +87,9 @@ $(BUILD)/web_files.o: $(BUILD)/web_files.c $(WEB_FILES) server/schemas.json $(BU
 	$(SAY) '  CC   $<'
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -c -o $@ $<
 
+# The functions of exported PyTorch modules travel in the binary too.
+$(BUILD)/core/export/library.o: core/export/torch_ops.py
+
 $(BUILD)/libmagis.a: $(CORE_OBJ)
 $(BUILD)/libstore.a: $(STORE_OBJ)
 $(BUILD)/libserver.a: $(filter-out $(MAIN_OBJ),$(SERVER_OBJ))

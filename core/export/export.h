@@ -1,0 +1,25 @@
+/* Plans as something that other programs run or read.
+ *
+ * All take the original graph and a plan of it (mg_plan_read, or mg_plan_derive after unpacking). Where a format does
+ * not apply they fail with MG_ERR_UNSUPPORTED and a sentence that says what stands in the way; the writer's contents
+ * are of no use then. Memory comes from `arena`, which they guard themselves. */
+#ifndef MG_EXPORT_EXPORT_H
+#define MG_EXPORT_EXPORT_H
+
+#include "base/json.h"
+#include "plan/plan.h"
+
+enum mg_export_format {
+#define MG_EXPORT(id, name, ...) MG_EXPORT_##id,
+#include "export/formats.def"
+#undef MG_EXPORT
+    MG_EXPORT_COUNT
+};
+const char *mg_export_name(enum mg_export_format format);
+enum mg_export_format mg_export_from_name(const char *name); /* MG_EXPORT_COUNT if unknown */
+const char *mg_export_extension(enum mg_export_format format);
+
+enum mg_code mg_export_write(enum mg_export_format format, struct mg_writer *w, const struct mg_graph *g,
+                             const struct mg_plan *plan, struct mg_arena *arena, struct mg_error *err) MG_WARN_UNUSED;
+
+#endif

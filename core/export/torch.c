@@ -1,0 +1,304 @@
+/* format=torch: the module around the steps. */
+#include "base/utf8.h"
+#include "export/torch_priv.h"
+
+/* ---- NAMES ---- */
+
+static void write_unit(struct mg_writer *w, uint32_t unit)
+{
+    mg_write_text(w, "\\\\u%04x", unit);
+}
+
+static uint32_t code_point(const char *at, size_t length)
+{
+    static const uint32_t masks[] = {0, 0x7f, 0x1f, 0x0f, 0x07};
+    uint32_t code = (unsigned char)at[0] & masks[length];
+    for (size_t i = 1; i < length; i++)
+        code = code << 6 | ((unsigned char)at[i] & 0x3f);
+    return code;
+}
+
+/* A JSON string inside a Python string: all but letters, digits and a few signs is written as \uXXXX. */
+static void write_escaped(struct mg_writer *w, const char *text)
+{
+    size_t left = strlen(text), length;
+    for (; left; text += length, left -= length) {
+        length = mg_utf8_length(text, left);
+        uint32_t code = length ? code_point(text, length) : 0xfffd;
+        length = length ? length : 1;
+        bool plain = code < 0x80 && code > 0 &&
+                     strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-/@: ", (int)code);
+        if (plain) {
+            mg_write_text(w, "%c", (int)code);
+        } else if (code < 0x10000) {
+            write_unit(w, code);
+        } else {
+            write_unit(w, 0xd800 + ((code - 0x10000) >> 10));
+            write_unit(w, 0xdc00 + ((code - 0x10000) & 0x3ff));
+        }
+    }
+}
+
+static void write_names(struct mg_writer *w, const struct mg_torch *t)
+{
+    mg_write_text(w, "NAMES = json.loads(\"[");
+    for (size_t i = 0; i < t->name_count; i++) {
+        mg_write_text(w, "%s\\\"", i ? ", " : "");
+        write_escaped(w, t->names[i]);
+        mg_write_text(w, "\\\"");
+    }
+    mg_write_text(w, "]\")\n");
+}
+
+/* ---- what the module begins with ---- */
+
+static const char usage[] =
+    "#\n"
+    "# step(inputs, weights) runs it. Both are dicts from names to tensors: the graph's inputs; its weights, "
+    "optimizer\n"
+    "# states and constants. Each input is taken out of its dict, so that its memory can end where the plan says.\n"
+    "# Updated weights and states are changed in place; the outputs come back as a dict. To compute in another\n"
+    "# precision change DTYPE beforehand. Give `graph`, the digest of the graph that you mean, to be refused if it is\n"
+    "# another one. With CUDA, copies to the host run in streams of their own, into pinned memory.\n";
+static const char randomness[] =
+    "#\n"
+    "# Random operators draw from `seed` (give another one at each step), operator and part, and draw the same again\n"
+    "# where they are recomputed. These are not the numbers that the unsplit network would draw.\n";
+static const char head[] = "import json\nimport math\n\nimport torch\nimport torch.nn.functional as F\n\n";
+static const char tables[] =
+    "DTYPE = {\"f64\": torch.float64, \"f32\": torch.float32, \"f16\": torch.float16, \"bf16\": torch.bfloat16,\n"
+    "         \"f8e4m3\": getattr(torch, \"float8_e4m3fn\", None), \"f8e5m2\": getattr(torch, \"float8_e5m2\", None),\n"
+    "         \"i64\": torch.int64, \"i32\": torch.int32, \"i16\": torch.int16, \"i8\": torch.int8, \"u8\": "
+    "torch.uint8,\n"
+    "         \"bool\": torch.bool}\n"
+    "STREAMS = {}\n";
+
+static bool is_random(const struct mg_graph *g)
+{
+    for (mg_op op = 0; op < g->op_count; op++)
+        if (mg_op_purity(g, op) == MG_SEEDED)
+            return true;
+    return false;
+}
+
+static void write_head(const struct mg_torch *t)
+{
+    struct mg_writer *w = t->e->w;
+    const struct mg_figures *figures = &t->e->plan->figures;
+    mg_write_text(
+        w,
+        "# A plan for PyTorch (1.13 and later), written by magisd. On the device that it was made for it needs\n"
+        "# %llu bytes at its peak by the plan; the allocator's slack and what PyTorch's own kernels hold come on "
+        "top.\n%s%s\n%s",
+        (unsigned long long)figures->peak_bytes, usage, is_random(t->e->g) ? randomness : "", head);
+    mg_write_text(w, "GRAPH = \"%s\"\n", t->e->original->digest);
+    write_names(w, t);
+    mg_write_text(w, "%s", tables);
+}
+
+/* ---- what step() begins with ---- */
+
+static const char *shape_of(const struct mg_torch *t, mg_value value)
+{
+    const struct mg_shape *shape = &t->e->g->values[value].shape;
+    return mg_torch_tuple(t->e->arena, shape->dim, shape->rank);
+}
+
+static void write_given(struct mg_torch *t, uint32_t instance)
+{
+    mg_value v = t->e->plan->instances[instance].value;
+    const struct mg_value_info *value = &t->e->g->values[v];
+    struct mg_torch_held *held = &t->held[instance];
+    *held = (struct mg_torch_held){.alive = true, .expr = mg_arena_printf(t->e->arena, "v%u", instance)};
+    held->root = held->expr;
+    mg_torch_whole_box(t, v, &held->box);
+    if (value->kind == MG_KIND_INPUT)
+        mg_torch_line(t, "%s = taken(inputs, NAMES[%zu], %s, \"%s\", device)", held->expr,
+                      mg_torch_name(t, value->name), shape_of(t, v), mg_dtype_name(value->dtype));
+    else
+        mg_torch_line(t, "%s = held(weights, NAMES[%zu], %s, \"%s\")", held->expr, mg_torch_name(t, value->name),
+                      shape_of(t, v), mg_dtype_name(value->dtype));
+}
+
+static void write_givens(struct mg_torch *t)
+{
+    const struct mg_plan *plan = t->e->plan;
+    for (uint32_t i = 0; i < plan->instance_count; i++)
+        if (plan->instances[i].made_by == MG_NONE && plan->instances[i].view_of == MG_NONE)
+            write_given(t, i);
+    for (mg_value v = 0; v < t->e->g->value_count; v++) {
+        const struct mg_value_info *value = &t->e->g->values[v];
+        if (value->kind == MG_KIND_COMPUTED || value->home != MG_HOME_HOST)
+            continue;
+        mg_torch_line(t, "w%u = held(weights, NAMES[%zu], %s, \"%s\")", v, mg_torch_name(t, value->name),
+                      shape_of(t, v), mg_dtype_name(value->dtype));
+        t->host[v].alive = true;
+        t->host[v].expr = mg_arena_printf(t->e->arena, "(w%u, None)", v);
+        mg_torch_whole_box(t, v, &t->host[v].box);
+    }
+}
+
+/* ---- what step() ends with ---- */
+
+/* A live instance that holds the value's base as a whole, seen as the value; false if there is none. */
+static bool find_value(const struct mg_torch *t, mg_value value, struct mg_torch_held *out)
+{
+    const struct mg_plan *plan = t->e->plan;
+    mg_value base = t->e->g->values[value].base;
+    for (uint32_t i = 0; i < plan->instance_count; i++)
+        if (t->held[i].alive && plan->instances[i].value == base && plan->instances[i].view_of == MG_NONE &&
+            mg_shape_equal(&t->held[i].box.shape, &t->e->g->values[base].shape)) {
+            *out = t->held[i];
+            return mg_torch_view(t, value, base, out) == MG_OK;
+        }
+    return false;
+}
+
+/* An update ends in the tensor of the caller. As a rule it was computed there. */
+static void write_update(struct mg_torch *t, mg_value value)
+{
+    struct mg_torch_held held;
+    const struct mg_plan *plan = t->e->plan;
+    mg_value weight = t->e->g->values[value].update_of;
+    if (!find_value(t, value, &held))
+        return;
+    for (uint32_t i = 0; i < plan->instance_count; i++)
+        if (plan->instances[i].value == weight && plan->instances[i].made_by == MG_NONE &&
+            plan->instances[i].view_of == MG_NONE && strcmp(t->held[i].root, held.root) != 0)
+            mg_torch_line(t, "%s.copy_(%s)", t->held[i].root, held.expr);
+}
+
+static enum mg_code write_outputs(struct mg_torch *t)
+{
+    const struct mg_graph *original = t->e->original;
+    bool parked = false;
+    for (mg_value v = 0; v < t->e->g->value_count; v++) {
+        mg_value weight = t->e->g->values[v].update_of;
+        if (weight == MG_NONE)
+            continue;
+        write_update(t, v);
+        parked = parked || t->e->g->values[weight].home == MG_HOME_HOST;
+    }
+    if (parked)
+        mg_torch_line(t, "finish(device)");
+    mg_torch_line(t, "outputs = {}");
+    for (size_t i = 0; i < original->output_count; i++) {
+        struct mg_torch_held held;
+        const char *name = original->values[original->outputs[i]].name;
+        mg_value value = mg_graph_find_value(t->e->g, name);
+        if (value == MG_NONE || !find_value(t, value, &held))
+            return mg_fail(t->e->err, MG_ERR_INVALID, "", "the plan does not hold an output at its end");
+        mg_torch_line(t, "outputs[NAMES[%zu]] = %s", mg_torch_name(t, name), held.expr);
+    }
+    mg_torch_line(t, "return outputs");
+    return MG_OK;
+}
+
+/* ---- set-up ---- */
+
+static void index_members(struct mg_torch *t)
+{
+    const struct mg_plan *plan = t->e->plan;
+    t->member = MG_NEW_ARRAY(t->e->arena, const uint32_t *, plan->region_count);
+    for (size_t r = 0; r < plan->region_count; r++) {
+        uint32_t *member = MG_NEW_ARRAY(t->e->arena, uint32_t, t->e->g->op_count);
+        memset(member, 0xff, t->e->g->op_count * sizeof *member);
+        for (uint32_t i = 0; i < plan->regions[r].op_count; i++)
+            member[plan->regions[r].ops[i].op] = i;
+        t->member[r] = member;
+    }
+}
+
+/* How the open regions cut the operator, as text. */
+static const char *partition_of(const struct mg_torch *t, const uint32_t *open, uint32_t depth, mg_op op)
+{
+    const char *text = "";
+    for (uint32_t i = 0; i < depth; i++) {
+        const struct mg_region *region = &t->e->plan->regions[open[i]];
+        uint32_t at = t->member[open[i]][op];
+        if (at != MG_NONE)
+            text = mg_arena_printf(t->e->arena, "%s/%u:%lld:%lld:%u", text, region->ops[at].axis,
+                                   (long long)region->ops[at].scale, (long long)region->length, region->parts);
+    }
+    return text;
+}
+
+/* A random operator that is recomputed in other parts than before must draw as a whole and take its part. */
+static enum mg_code find_whole_draws(struct mg_torch *t)
+{
+    const struct mg_plan *plan = t->e->plan;
+    const char **seen = MG_NEW_ARRAY(t->e->arena, const char *, t->e->g->op_count);
+    uint32_t open[MG_TORCH_DEPTH], depth = 0;
+    t->whole_draw = MG_NEW_ARRAY(t->e->arena, bool, t->e->g->op_count);
+    for (size_t s = 0; s < plan->step_count; s++) {
+        const struct mg_step *step = &plan->steps[s];
+        if (step->kind == MG_STEP_BEGIN && depth == MG_TORCH_DEPTH)
+            return mg_fail(t->e->err, MG_ERR_LIMIT, "", "regions nested deeper than %d", MG_TORCH_DEPTH);
+        if (step->kind == MG_STEP_BEGIN)
+            open[depth++] = step->op;
+        depth -= step->kind == MG_STEP_END && depth;
+        if (step->kind != MG_STEP_COMPUTE || mg_op_purity(t->e->g, step->op) != MG_SEEDED)
+            continue;
+        const char *partition = partition_of(t, open, depth, step->op);
+        t->whole_draw[step->op] = t->whole_draw[step->op] || (seen[step->op] && strcmp(seen[step->op], partition) != 0);
+        seen[step->op] = partition;
+    }
+    return MG_OK;
+}
+
+/* Names every operator without a function at once. */
+static enum mg_code check_operators(struct mg_torch *t)
+{
+    bool listed[MG_OP_COUNT] = {false};
+    const char *missing = "";
+    for (size_t s = 0; s < t->e->plan->step_count; s++) {
+        const struct mg_step *step = &t->e->plan->steps[s];
+        if (step->kind != MG_STEP_COMPUTE)
+            continue;
+        enum mg_op_type type = t->e->g->ops[step->op].type;
+        const char *name = mg_op_type_name(type);
+        if (listed[type] || mg_torch_has_function(mg_arena_printf(t->e->arena, "op_%s", name)))
+            continue;
+        listed[type] = true;
+        missing = mg_arena_printf(t->e->arena, "%s%s%s", missing, *missing ? ", " : "", name);
+    }
+    if (*missing)
+        return mg_fail(t->e->err, MG_ERR_UNSUPPORTED, "", "no PyTorch code is known for these operators: %s", missing);
+    return MG_OK;
+}
+
+static const char prologue[] = "@torch.no_grad()\n"
+                               "def step(inputs, weights, *, seed=0, device=None, graph=None):\n"
+                               "    if graph is not None and graph != GRAPH:\n"
+                               "        raise ValueError(\"this plan is for another graph\")\n"
+                               "    device = device_of(inputs, weights) if device is None else torch.device(device)\n";
+
+static enum mg_code write_step_function(struct mg_torch *t)
+{
+    mg_write_text(t->body, "%s", prologue);
+    t->indent = 1;
+    write_givens(t);
+    enum mg_code code = mg_torch_write_steps(t, 0, (uint32_t)t->e->plan->step_count);
+    return code == MG_OK ? write_outputs(t) : code;
+}
+
+enum mg_code mg_write_torch(struct mg_export *e)
+{
+    struct mg_torch t = {.e = e, .body = &e->scratch};
+    t.held = MG_NEW_ARRAY(e->arena, struct mg_torch_held, e->plan->instance_count);
+    t.host = MG_NEW_ARRAY(e->arena, struct mg_torch_held, e->g->value_count);
+    index_members(&t);
+    enum mg_code code = check_operators(&t);
+    if (code == MG_OK)
+        code = find_whole_draws(&t);
+    if (code == MG_OK)
+        code = write_step_function(&t);
+    if (code != MG_OK)
+        return code;
+    if (!mg_writer_finish(t.body))
+        return mg_fail(e->err, MG_ERR_NOMEM, "", "out of memory");
+    write_head(&t);
+    mg_torch_write_functions(e->w, t.body->data, e->arena);
+    mg_write_text(e->w, "\n\n%s", t.body->data);
+    return MG_OK;
+}

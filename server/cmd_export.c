@@ -1,0 +1,76 @@
+/* GRAPH as for check; PLAN is JSON. */
+#include <stdio.h>
+
+#include "export/export.h"
+#include "server/source.h"
+
+struct export
+{
+    const struct mg_options *options;
+    enum mg_export_format format;
+    struct mg_source source;
+    struct mg_file plan_file;
+};
+
+static int export(void *context)
+{
+    struct export *x = context;
+    struct mg_arena *arena = &x->source.arena;
+    struct mg_plan *plan;
+    struct mg_writer w;
+    struct mg_error err;
+    if (mg_plan_read(x->source.graph, x->plan_file.data, x->plan_file.size, arena, &plan, &err) != MG_OK) {
+        mg_source_complain("plan", &err);
+        return MG_EXIT_USAGE;
+    }
+    const char *path = x->options->value[MG_OPTION_OUTPUT];
+    mg_writer_init(&w);
+    int code = MG_EXIT_FAILED;
+    if (mg_export_write(x->format, &w, x->source.graph, plan, arena, &err) != MG_OK)
+        code = mg_source_complain(mg_export_name(x->format), &err);
+    else if (mg_writer_finish(&w) && mg_file_write(path ? path : "-", w.data, w.size))
+        code = MG_EXIT_DONE;
+    mg_writer_release(&w);
+    return code;
+}
+
+static bool read_format(const char *text, enum mg_export_format *format)
+{
+    *format = text ? mg_export_from_name(text) : MG_EXPORT_JSON;
+    if (*format < MG_EXPORT_COUNT)
+        return true;
+    fprintf(stderr, "magisd export: --format is one of");
+    for (unsigned i = 0; i < MG_EXPORT_COUNT; i++)
+        fprintf(stderr, "%s %s", i ? "," : "", mg_export_name((enum mg_export_format)i));
+    fprintf(stderr, "\n");
+    return false;
+}
+
+static int export_files(struct export *x)
+{
+    const struct mg_options *options = x->options;
+    if (options->argument_count != 2) {
+        fprintf(stderr, "usage: magisd export GRAPH PLAN --format F [-o FILE]\n");
+        return MG_EXIT_USAGE;
+    }
+    if (!read_format(options->value[MG_OPTION_FORMAT], &x->format) ||
+        !mg_file_open(&x->plan_file, options->argument[1]))
+        return MG_EXIT_USAGE;
+    int code = mg_source_open(&x->source, options, options->argument[0]);
+    if (code == MG_EXIT_DONE)
+        code = mg_source_guard(&x->source.arena, export, x);
+    mg_source_release(&x->source);
+    mg_file_close(&x->plan_file);
+    return code;
+}
+
+int mg_cmd_export(int argc, char **argv)
+{
+    struct mg_options options;
+    struct export x = {.options = &options, .source = {.keep_contents = false}};
+    int code;
+    if (mg_options_parse(&options, MG_COMMAND_EXPORT, argc, argv, &code))
+        code = export_files(&x);
+    mg_options_release(&options);
+    return code;
+}
