@@ -1,5 +1,6 @@
-/* GRAPH as for check; PLAN is JSON. */
+/* GRAPH as for check; PLAN is JSON, or the word "original": the operators in the graph's order. */
 #include <stdio.h>
+#include <string.h>
 
 #include "export/export.h"
 #include "server/source.h"
@@ -9,8 +10,17 @@ struct export
     const struct mg_options *options;
     enum mg_export_format format;
     struct mg_source source;
-    struct mg_file plan_file;
+    struct mg_file plan_file; /* empty for the original */
 };
+
+static enum mg_code read_plan(struct export *x, struct mg_plan **plan, struct mg_error *err)
+{
+    struct mg_arena *arena = &x->source.arena;
+    const struct mg_graph *g = x->source.graph;
+    if (!x->plan_file.data)
+        return mg_plan_original(g, &x->source.request.device, arena, plan, err);
+    return mg_plan_read(g, x->plan_file.data, x->plan_file.size, arena, plan, err);
+}
 
 static int export(void *context)
 {
@@ -19,7 +29,7 @@ static int export(void *context)
     struct mg_plan *plan;
     struct mg_writer w;
     struct mg_error err;
-    if (mg_plan_read(x->source.graph, x->plan_file.data, x->plan_file.size, arena, &plan, &err) != MG_OK) {
+    if (read_plan(x, &plan, &err) != MG_OK) {
         mg_source_complain("plan", &err);
         return MG_EXIT_USAGE;
     }
@@ -53,8 +63,9 @@ static int export_files(struct export *x)
         fprintf(stderr, "usage: magisd export GRAPH PLAN --format F [-o FILE]\n");
         return MG_EXIT_USAGE;
     }
+    bool original = strcmp(options->argument[1], "original") == 0;
     if (!read_format(options->value[MG_OPTION_FORMAT], &x->format) ||
-        !mg_file_open(&x->plan_file, options->argument[1]))
+        (!original && !mg_file_open(&x->plan_file, options->argument[1])))
         return MG_EXIT_USAGE;
     int code = mg_source_open(&x->source, options, options->argument[0]);
     if (code == MG_EXIT_DONE)
