@@ -1,6 +1,7 @@
 /* A queue of questions and a few children, each with at most one question. A child that dies takes
  * its question with it, unless it was killed from outside (SIGKILL): then the question is asked once
  * more. Children are replaced at once, or after a pause when they die young. */
+#include "export/export.h"
 #include "server/intake.h"
 
 #include <errno.h>
@@ -112,12 +113,16 @@ static void read_problem(struct mg_reply *reply, const char *meta, size_t size)
     json_decref(root);
 }
 
+/* Of what is drawn or written down on demand; the rest is JSON. */
 static void set_media_type(struct mg_reply *reply, const struct ask *ask)
 {
-    bool dot = strstr(ask->question.args, "\"dot\"") != NULL;
-    bool drawn = ask->question.kind == MG_INTAKE_PLAN || ask->question.kind == MG_INTAKE_GRAPH;
-    if (dot && drawn)
-        reply->media_type = "text/vnd.graphviz";
+    bool rendered = ask->question.kind == MG_INTAKE_PLAN || ask->question.kind == MG_INTAKE_GRAPH;
+    for (unsigned i = 0; i < MG_EXPORT_COUNT && rendered; i++) {
+        char quoted[32];
+        snprintf(quoted, sizeof quoted, "\"%s\"", mg_export_name((enum mg_export_format)i));
+        if (i != MG_EXPORT_JSON && strstr(ask->question.args, quoted))
+            reply->media_type = mg_export_media_type((enum mg_export_format)i);
+    }
 }
 
 static void read_answer(struct ask *ask, const struct mg_wire_answer *answer, struct mg_reply *reply)

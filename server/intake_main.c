@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/digest.h"
+#include "export/export.h"
 #include "formats/formats.h"
 #include "server/answer.h"
 #include "server/child.h"
@@ -316,11 +317,12 @@ static enum mg_code answer_plan(struct ask *a, struct mg_error *err)
         return code;
     if (a->question->kind == MG_INTAKE_TIMELINE)
         return mg_timeline_write(&a->body, a->graph, plan, &a->arena, err);
-    if (wants(a, "format", "dot"))
-        mg_plan_write_dot(&a->body, a->graph, plan);
-    else
-        mg_plan_write(&a->body, a->graph, plan);
-    return MG_OK;
+    const char *name = mg_export_name(MG_EXPORT_JSON);
+    find_argument(a, "format", &name, NULL);
+    enum mg_export_format format = mg_export_from_name(name);
+    if (format == MG_EXPORT_COUNT)
+        return mg_fail(err, MG_ERR_INTERNAL, "", "an unknown format");
+    return mg_export_write(format, &a->body, a->graph, plan, &a->arena, err);
 }
 
 /* ---- one question ---- */

@@ -78,7 +78,7 @@ struct mg_call {
     bool pinned;
     /* plan, timeline, graph */
     enum mg_intake_kind kind;
-    char which[24], format[8];
+    char which[24], format[16];
     void *plan_blob;
     size_t plan_size;
     bool immutable;

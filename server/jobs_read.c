@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "export/export.h"
 #include "server/jobs_priv.h"
 
 static void finish_with(struct mg_call *call, struct mg_writer *w, const struct mg_store_job *info, const char *what)
@@ -212,14 +213,16 @@ static void on_rendered(void *context, struct mg_reply *reply)
     free(out.members);
     out.members = NULL;
     if (!out.problem) {
-        const char *extension = strcmp(call->format, "dot") == 0 ? "dot" : "json";
+        enum mg_export_format format = mg_export_from_name(call->format);
+        const char *extension = format < MG_EXPORT_COUNT ? mg_export_extension(format) : "json";
         char name[80];
         snprintf(out.etag, sizeof out.etag, "%s%s-%s", call->which[0] ? call->which : call->id,
                  call->kind == MG_INTAKE_TIMELINE ? "-timeline"
                  : call->kind == MG_INTAKE_GRAPH  ? "-graph"
                                                   : "",
                  extension);
-        out.immutable = call->immutable;
+        /* How a plan is written as a program may change with ours. */
+        out.immutable = call->immutable && (format == MG_EXPORT_JSON || format >= MG_EXPORT_COUNT);
         snprintf(name, sizeof name, "%s-%s.%s", call->id, call->which[0] ? call->which : "graph", extension);
         if (call->kind != MG_INTAKE_TIMELINE)
             out.filename = strdup(name);

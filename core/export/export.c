@@ -14,10 +14,10 @@ static enum mg_code write_dot(struct mg_export *e)
 }
 
 static const struct {
-    const char *name, *extension;
+    const char *name, *extension, *media_type;
     enum mg_code (*write)(struct mg_export *e);
 } formats[] = {
-#define MG_EXPORT(id, name, extension, write) {name, extension, write},
+#define MG_EXPORT(id, name, extension, media_type, write) {name, extension, media_type, write},
 #include "export/formats.def"
 #undef MG_EXPORT
 };
@@ -30,6 +30,11 @@ const char *mg_export_name(enum mg_export_format format)
 const char *mg_export_extension(enum mg_export_format format)
 {
     return formats[format].extension;
+}
+
+const char *mg_export_media_type(enum mg_export_format format)
+{
+    return formats[format].media_type;
 }
 
 enum mg_export_format mg_export_from_name(const char *name)

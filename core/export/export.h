@@ -18,6 +18,7 @@ enum mg_export_format {
 const char *mg_export_name(enum mg_export_format format);
 enum mg_export_format mg_export_from_name(const char *name); /* MG_EXPORT_COUNT if unknown */
 const char *mg_export_extension(enum mg_export_format format);
+const char *mg_export_media_type(enum mg_export_format format);
 
 enum mg_code mg_export_write(enum mg_export_format format, struct mg_writer *w, const struct mg_graph *g,
                              const struct mg_plan *plan, struct mg_arena *arena, struct mg_error *err) MG_WARN_UNUSED;

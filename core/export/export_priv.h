@@ -16,5 +16,12 @@ struct mg_export {
 };
 
 enum mg_code mg_write_torch(struct mg_export *e);
+enum mg_code mg_write_checkpoint(struct mg_export *e);
+
+/* The inside of a JSON string: all but letters, digits and a few signs becomes `escape`uXXXX, where `escape` is a
+ * backslash, or two of them inside another string. */
+void mg_write_ascii(struct mg_writer *w, const char *text, const char *escape);
+/* A list of texts as a Python expression: json.loads("[...]"). */
+void mg_write_python_list(struct mg_writer *w, const char *const *texts, size_t count);
 
 #endif

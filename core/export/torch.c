@@ -1,54 +1,5 @@
 /* format=torch: the module around the steps. */
-#include "base/utf8.h"
 #include "export/torch_priv.h"
-
-/* ---- NAMES ---- */
-
-static void write_unit(struct mg_writer *w, uint32_t unit)
-{
-    mg_write_text(w, "\\\\u%04x", unit);
-}
-
-static uint32_t code_point(const char *at, size_t length)
-{
-    static const uint32_t masks[] = {0, 0x7f, 0x1f, 0x0f, 0x07};
-    uint32_t code = (unsigned char)at[0] & masks[length];
-    for (size_t i = 1; i < length; i++)
-        code = code << 6 | ((unsigned char)at[i] & 0x3f);
-    return code;
-}
-
-/* A JSON string inside a Python string: all but letters, digits and a few signs is written as \uXXXX. */
-static void write_escaped(struct mg_writer *w, const char *text)
-{
-    size_t left = strlen(text), length;
-    for (; left; text += length, left -= length) {
-        length = mg_utf8_length(text, left);
-        uint32_t code = length ? code_point(text, length) : 0xfffd;
-        length = length ? length : 1;
-        bool plain = code < 0x80 && code > 0 &&
-                     strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-/@: ", (int)code);
-        if (plain) {
-            mg_write_text(w, "%c", (int)code);
-        } else if (code < 0x10000) {
-            write_unit(w, code);
-        } else {
-            write_unit(w, 0xd800 + ((code - 0x10000) >> 10));
-            write_unit(w, 0xdc00 + ((code - 0x10000) & 0x3ff));
-        }
-    }
-}
-
-static void write_names(struct mg_writer *w, const struct mg_torch *t)
-{
-    mg_write_text(w, "NAMES = json.loads(\"[");
-    for (size_t i = 0; i < t->name_count; i++) {
-        mg_write_text(w, "%s\\\"", i ? ", " : "");
-        write_escaped(w, t->names[i]);
-        mg_write_text(w, "\\\"");
-    }
-    mg_write_text(w, "]\")\n");
-}
 
 /* ---- what the module begins with ---- */
 
@@ -92,7 +43,9 @@ static void write_head(const struct mg_torch *t)
         "top.\n%s%s\n%s",
         (unsigned long long)figures->peak_bytes, usage, is_random(t->e->g) ? randomness : "", head);
     mg_write_text(w, "GRAPH = \"%s\"\n", t->e->original->digest);
-    write_names(w, t);
+    mg_write_text(w, "NAMES = ");
+    mg_write_python_list(w, t->names, t->name_count);
+    mg_write_text(w, "\n");
     mg_write_text(w, "%s", tables);
 }
 

@@ -114,7 +114,7 @@ def test_problems(t):
     t.equal("wait 301", daemon.get("/jobs/abcdefabcdef?wait=301").problem, "bad-parameter")
     t.equal("label", daemon.get("/jobs?label=x").problem, "bad-parameter")
     t.equal("format", daemon.get("/jobs/abcdefabcdef/graph?format=yaml").problem, "bad-parameter")
-    t.equal("format to come", daemon.get("/jobs/abcdefabcdef/graph?format=onnx").problem, "not-acceptable")
+    t.equal("a format of plans", daemon.get("/jobs/abcdefabcdef/graph?format=torch").problem, "not-acceptable")
 
 
 def test_headers(t):
