@@ -28,30 +28,48 @@ void onnx_rule_unary(struct onnx_call *c, int which)
     one(c, (enum mg_op_type)which, x);
 }
 
-void onnx_rule_alpha(struct onnx_call *c, int which)
+/* Attributes of the same name, as our operator's schema lists them. */
+static uint32_t same_attributes(struct onnx_call *c, enum mg_op_type type, struct mg_attr *attrs)
 {
-    mg_value x = mg_onnx_in(c, 0);
-    double alpha = which == MG_OP_LEAKY_RELU ? 0.01 : which == MG_OP_ELU ? 1 : 0.2;
-    const struct mg_attr attrs[] = {A_REAL(ALPHA, mg_onnx_real(c, "alpha", alpha)),
-                                    A_REAL(BETA, mg_onnx_real(c, "beta", 0.5))};
-    mg_onnx_last(c);
-    mg_onnx_add(c, (enum mg_op_type)which, &x, 1, attrs, which == MG_OP_HARD_SIGMOID ? 2 : 1, 1, NULL);
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < c->node->attributes.count; i++) {
+        const char *name = ONNX_AT(c->node->attributes, struct onnx_attribute, i)->name;
+        const struct onnx_attribute *given = name ? mg_onnx_attr(c, name) : NULL;
+        struct mg_attr *attr = &attrs[count];
+        *attr = (struct mg_attr){.key = name ? mg_attr_from_name(name) : MG_ATTR_COUNT};
+        if (!given)
+            continue;
+        if (attr->key == MG_ATTR_COUNT || !mg_op_attr_type(type, attr->key, &attr->type))
+            mg_onnx_unsupported(c, "attribute '%.60s'", name);
+        else if (attr->type == MG_ATTR_TYPE_FLOAT)
+            attr->f = (double)given->f;
+        else if (attr->type == MG_ATTR_TYPE_INT)
+            attr->i = given->i.value;
+        else if (attr->type == MG_ATTR_TYPE_STRING)
+            attr->string = given->text ? given->text : "";
+        else
+            attr->ints = mg_onnx_ints(c, name, &attr->count);
+        count++;
+    }
+    return count;
 }
 
-void onnx_rule_gelu(struct onnx_call *c, int which)
+void onnx_rule_direct(struct onnx_call *c, int which)
 {
-    (void)which;
-    mg_value x = mg_onnx_in(c, 0);
+    mg_value *in = MG_NEW_ARRAY(c->m->arena, mg_value, c->in_count + 1);
+    struct mg_attr *attrs = MG_NEW_ARRAY(c->m->arena, struct mg_attr, c->node->attributes.count + 1);
+    uint32_t count = same_attributes(c, (enum mg_op_type)which, attrs);
+    for (uint32_t i = 0; i < c->in_count; i++)
+        in[i] = mg_onnx_in(c, i);
     mg_onnx_last(c);
-    mg_onnx_add(c, MG_OP_GELU, OPERANDS(x), ATTRS(A_TEXT(APPROXIMATE, mg_onnx_text(c, "approximate", "none"))), 1,
-                NULL);
+    mg_onnx_add(c, (enum mg_op_type)which, in, c->in_count, attrs, count, 1, NULL);
 }
 
 void onnx_rule_swish(struct onnx_call *c, int which)
 {
     (void)which;
-    mg_value x = mg_onnx_in(c, 0);
     double alpha = mg_onnx_real(c, "alpha", 1);
+    mg_value x = mg_onnx_in(c, 0);
     mg_value gate = alpha == 1 ? MG_NONE : one(c, MG_OP_SIGMOID, mg_onnx_affine(c, x, alpha, 0));
     mg_onnx_last(c);
     if (alpha == 1)
@@ -65,17 +83,6 @@ static void finish(struct onnx_call *c, enum mg_op_type type, mg_value x, mg_val
 {
     mg_onnx_last(c);
     two(c, type, x, y);
-}
-
-void onnx_rule_is_inf(struct onnx_call *c, int which)
-{
-    (void)which;
-    mg_value x = mg_onnx_in(c, 0);
-    mg_onnx_last(c);
-    mg_onnx_add(c, MG_OP_IS_INF, OPERANDS(x),
-                ATTRS(A_INT(DETECT_NEGATIVE, mg_onnx_int(c, "detect_negative", 1)),
-                      A_INT(DETECT_POSITIVE, mg_onnx_int(c, "detect_positive", 1))),
-                1, NULL);
 }
 
 /* ---- casts ---- */
@@ -222,35 +229,6 @@ void onnx_rule_pow(struct onnx_call *c, int which)
     mg_onnx_cast(c, x, dtype);
 }
 
-/* a - b floor(a / b), or with fmod towards zero: sign(a) (|a| - |b| floor(|a| / |b|)). */
-void onnx_rule_mod(struct onnx_call *c, int which)
-{
-    (void)which;
-    enum mg_dtype dtype = mg_onnx_dtype_of(c, 0);
-    bool fmod = mg_onnx_int(c, "fmod", 0), real = is_real(dtype);
-    mg_value a = mg_onnx_in(c, 0), b = mg_onnx_in(c, 1);
-    if (!real) {
-        a = mg_onnx_cast(c, a, MG_DTYPE_F64);
-        b = mg_onnx_cast(c, b, MG_DTYPE_F64);
-    }
-    mg_value sign = fmod ? one(c, MG_OP_SIGN, a) : MG_NONE;
-    if (fmod) {
-        a = one(c, MG_OP_ABS, a);
-        b = one(c, MG_OP_ABS, b);
-    }
-    mg_value times = one(c, MG_OP_FLOOR, two(c, MG_OP_DIV, a, b)), product = two(c, MG_OP_MUL, b, times);
-    c->last = !fmod && real;
-    mg_value rest = two(c, MG_OP_SUB, a, product);
-    if (fmod) {
-        c->last = real;
-        rest = two(c, MG_OP_MUL, sign, rest);
-    }
-    if (!real) {
-        mg_onnx_last(c);
-        mg_onnx_cast(c, rest, dtype);
-    }
-}
-
 static mg_value chain(struct onnx_call *c, enum mg_op_type type, bool last)
 {
     mg_value sum = mg_onnx_in(c, 0);
@@ -276,15 +254,6 @@ void onnx_rule_mean(struct onnx_call *c, int which)
     mg_value sum = chain(c, MG_OP_ADD, false);
     mg_onnx_last(c);
     mg_onnx_affine(c, sum, 1.0 / c->in_count, 0);
-}
-
-/* max(x, 0) - slope max(-x, 0) */
-void onnx_rule_prelu(struct onnx_call *c, int which)
-{
-    (void)which;
-    mg_value x = mg_onnx_in(c, 0), slope = mg_onnx_weight(c, 1);
-    mg_value negative = one(c, MG_OP_RELU, one(c, MG_OP_NEG, x));
-    finish(c, MG_OP_SUB, one(c, MG_OP_RELU, x), two(c, MG_OP_MUL, slope, negative));
 }
 
 void onnx_rule_where(struct onnx_call *c, int which)

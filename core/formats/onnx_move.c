@@ -419,79 +419,25 @@ void onnx_rule_compress(struct onnx_call *c, int which)
     mg_onnx_add(c, MG_OP_GATHER, OPERANDS(x, indices), ATTRS(A_INT(AXIS, axis)), 1, NULL);
 }
 
-/* Each sequence's own order of rows: one gather over time and batch together. */
-void onnx_rule_reverse_sequence(struct onnx_call *c, int which)
-{
-    const struct mg_shape in = *mg_onnx_shape(c, 0);
-    bool batch_first = mg_onnx_int(c, "batch_axis", 1) == 0;
-    uint32_t count;
-    const int64_t *lengths = mg_onnx_known_ints(c, 1, &count);
-    (void)which;
-    if (c->code != MG_OK || in.rank < 2 || count != in.dim[batch_first ? 0 : 1] || in.dim[0] > UINT16_MAX ||
-        in.dim[1] > UINT16_MAX) {
-        mg_onnx_invalid(c, "the lengths do not fit");
-        return;
-    }
-    int64_t *list = MG_NEW_ARRAY(c->m->arena, int64_t, in.dim[0] * in.dim[1] + 1), steps = in.dim[batch_first ? 1 : 0];
-    for (int64_t i = 0; i < in.dim[0] * in.dim[1]; i++) {
-        int64_t a = i / in.dim[1], b = i % in.dim[1], t = batch_first ? b : a, n = batch_first ? a : b;
-        int64_t from = t < lengths[n] && lengths[n] <= steps ? lengths[n] - 1 - t : t;
-        list[i] = batch_first ? n * in.dim[1] + from : from * in.dim[1] + n;
-    }
-    struct mg_shape rows = {.rank = in.rank - 1, .dim = {in.dim[0] * in.dim[1]}};
-    memcpy(rows.dim + 1, in.dim + 2, (in.rank - 2) * sizeof in.dim[0]);
-    mg_value x = mg_onnx_reshape(c, mg_onnx_in(c, 0), &rows);
-    mg_value indices = onnx_contents(c, onnx_integers(c, list, (uint32_t)rows.dim[0]));
-    x = mg_onnx_add(c, MG_OP_GATHER, OPERANDS(x, indices), ATTRS(A_INT(AXIS, 0)), 1, NULL);
-    mg_onnx_last(c);
-    mg_onnx_reshape(c, x, &in);
-}
-
 /* Elements on, above or below diagonal k of the last two dimensions. */
 void onnx_rule_trilu(struct onnx_call *c, int which)
 {
-    const struct mg_value_info info = *mg_onnx_info(c, mg_onnx_in(c, 0));
-    const struct mg_shape *in = &info.shape;
     double k = mg_onnx_known_scalar(c, 1, 0);
-    bool upper = mg_onnx_int(c, "upper", 1) != 0;
+    mg_value x = mg_onnx_in(c, 0);
     (void)which;
-    if (in->rank < 2)
-        mg_onnx_invalid(c, "operand 0 must have 2 dimensions or more");
-    if (c->code != MG_OK)
-        return;
-    mg_value rows = onnx_counting(c, in->dim[in->rank - 2], k, MG_DTYPE_I64, 0, 2);
-    mg_value columns = onnx_counting(c, in->dim[in->rank - 1], 0, MG_DTYPE_I64, 1, 2);
-    mg_value keep = mg_onnx_binary(c, upper ? MG_OP_GREATER_OR_EQUAL : MG_OP_LESS_OR_EQUAL, columns, rows);
-    mg_value zero = mg_onnx_scalar(c, 0, info.dtype), x = mg_onnx_in(c, 0);
     mg_onnx_last(c);
-    mg_onnx_add(c, MG_OP_WHERE, OPERANDS(keep, x, zero), NO_ATTRS, 1, NULL);
+    mg_onnx_add(c, MG_OP_TRILU, OPERANDS(x),
+                ATTRS(A_INT(UPPER, mg_onnx_int(c, "upper", 1)), A_INT(DIAGONAL, (int64_t)k)), 1, NULL);
 }
 
-/* Indices (negative ones from the end) against 0, 1, ... depth - 1 along a new dimension. */
 void onnx_rule_one_hot(struct onnx_call *c, int which)
 {
-    struct mg_shape in = *mg_onnx_shape(c, 0), wide = {.rank = in.rank + 1};
     int64_t depth = (int64_t)mg_onnx_known_scalar(c, 1, 0);
-    uint32_t axis = mg_onnx_axis(c, mg_onnx_int(c, "axis", -1), in.rank + 1), from = 0;
-    const struct mg_onnx_data *values = mg_onnx_known(c, 2);
-    enum mg_dtype dtype = mg_onnx_dtype_of(c, 2);
+    mg_value indices = mg_onnx_in(c, 0), values = mg_onnx_in(c, 2);
     (void)which;
-    if (in.rank + 1 > MG_MAX_RANK)
-        mg_onnx_unsupported(c, "to %u dimensions", in.rank + 1);
-    if (c->code == MG_OK && mg_shape_elements(&values->shape) != 2)
-        mg_onnx_invalid(c, "values must be two numbers");
-    if (c->code != MG_OK)
-        return;
-    for (uint32_t d = 0; d < wide.rank; d++)
-        wide.dim[d] = d == axis ? 1 : in.dim[from++];
-    mg_value indices = mg_onnx_cast(c, mg_onnx_in(c, 0), MG_DTYPE_F64);
-    mg_value negative = mg_onnx_binary(c, MG_OP_LESS, indices, mg_onnx_scalar(c, 0, MG_DTYPE_F64));
-    indices = mg_onnx_add(c, MG_OP_WHERE, OPERANDS(negative, mg_onnx_affine(c, indices, 1, (double)depth), indices),
-                          NO_ATTRS, 1, NULL);
-    mg_value classes = onnx_counting(c, depth, 0, MG_DTYPE_F64, axis, wide.rank);
-    mg_value hit = mg_onnx_binary(c, MG_OP_EQUAL, mg_onnx_reshape(c, indices, &wide), classes);
-    mg_value off = mg_onnx_scalar(c, mg_onnx_data_at(values, 0), dtype);
-    mg_value on = mg_onnx_scalar(c, mg_onnx_data_at(values, 1), dtype);
+    if (mg_onnx_dtype_of(c, 0) < MG_DTYPE_I64)
+        indices = mg_onnx_cast(c, indices, MG_DTYPE_I64);
     mg_onnx_last(c);
-    mg_onnx_add(c, MG_OP_WHERE, OPERANDS(hit, on, off), NO_ATTRS, 1, NULL);
+    mg_onnx_add(c, MG_OP_ONE_HOT, OPERANDS(indices, values),
+                ATTRS(A_INT(DEPTH, depth), A_INT(AXIS, mg_onnx_int(c, "axis", -1))), 1, NULL);
 }

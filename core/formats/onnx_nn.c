@@ -317,25 +317,25 @@ struct layers {
     mg_value x;
 };
 
-static bool usual_activations(struct onnx_call *c, enum mg_op_type type)
+/* The activations of one direction that our operator knows: the usual ones, and for RNN what it calls so. */
+static const char *activation_of(struct onnx_call *c, enum mg_op_type type, uint32_t direction)
 {
     static const char *const lstm[] = {"Sigmoid", "Tanh", "Tanh"}, *const gru[] = {"Sigmoid", "Tanh"};
-    static const char *const rnn[] = {"Tanh"};
     const struct onnx_attribute *given = mg_onnx_attr(c, "activations");
-    const char *const *usual = type == MG_OP_LSTM ? lstm : type == MG_OP_GRU ? gru : rnn;
     uint32_t count = type == MG_OP_LSTM ? 3 : type == MG_OP_GRU ? 2 : 1;
-    for (uint32_t i = 0; given && i < given->texts.count; i++) {
-        const char *text = ONNX_NAME(given->texts, i);
-        if (!text || strcmp(text, usual[i % count]) != 0)
-            return false;
+    const char *const *usual = type == MG_OP_LSTM ? lstm : gru;
+    for (uint32_t i = 0; given && i < count && direction * count + i < given->texts.count; i++) {
+        const char *text = ONNX_NAME(given->texts, direction * count + i);
+        if (type == MG_OP_RNN && text && (strcmp(text, "Tanh") == 0 || strcmp(text, "Relu") == 0))
+            return text[0] == 'T' ? "tanh" : "relu";
+        if (type == MG_OP_RNN || !text || strcmp(text, usual[i]) != 0)
+            mg_onnx_unsupported(c, "activations other than the usual ones");
     }
-    return true;
+    return "tanh";
 }
 
-static void check_layers(struct onnx_call *c, enum mg_op_type type)
+static void check_layers(struct onnx_call *c)
 {
-    if (!usual_activations(c, type))
-        mg_onnx_unsupported(c, "activations other than the usual ones");
     if (mg_onnx_attr(c, "clip") || mg_onnx_int(c, "input_forget", 0))
         mg_onnx_unsupported(c, "clip or input_forget");
     if (!mg_onnx_has(c, 4))
@@ -377,8 +377,8 @@ static void run_direction(struct onnx_call *c, const struct layers *l, uint32_t 
     enum mg_dtype dtype = mg_onnx_dtype_of(c, 0);
     struct mg_shape bias = {.rank = 2, .dim = {1, 2 * l->gates * l->hidden}};
     struct mg_shape state = {.rank = 3, .dim = {1, l->batch, l->hidden}};
-    bool holes = l->type == MG_OP_LSTM && mg_onnx_has(c, 7);
-    bool states = holes || mg_onnx_has(c, 5) || (l->type == MG_OP_LSTM && mg_onnx_has(c, 6));
+    bool peepholes = l->type == MG_OP_LSTM && mg_onnx_has(c, 7);
+    bool states = mg_onnx_has(c, 5) || (l->type == MG_OP_LSTM && mg_onnx_has(c, 6)) || peepholes;
     mg_value in[7] = {l->x, part_of(c, l, 1, direction), part_of(c, l, 2, direction)};
     uint32_t count = 3;
     if (mg_onnx_has(c, 3) || states)
@@ -387,11 +387,16 @@ static void run_direction(struct onnx_call *c, const struct layers *l, uint32_t 
         in[count++] = mg_onnx_has(c, 5) ? part_of(c, l, 5, direction) : zeros(c, &state, dtype);
     if (states && l->type == MG_OP_LSTM)
         in[count++] = mg_onnx_has(c, 6) ? part_of(c, l, 6, direction) : zeros(c, &state, dtype);
-    if (holes)
+    if (peepholes)
         in[count++] = part_of(c, l, 7, direction);
-    const struct mg_attr attrs[] = {A_INT(HIDDEN_SIZE, l->hidden), A_INT(REVERSE, l->reverse || direction == 1),
-                                    A_INT(LINEAR_BEFORE_RESET, mg_onnx_int(c, "linear_before_reset", 0) != 0)};
-    mg_onnx_add(c, l->type, in, count, attrs, l->type == MG_OP_GRU ? 3 : 2, l->results, results);
+    const char *activation = activation_of(c, l->type, direction);
+    struct mg_attr attrs[3] = {A_INT(HIDDEN_SIZE, l->hidden), A_INT(REVERSE, l->reverse || direction == 1)};
+    uint32_t attr_count = 2;
+    if (l->type == MG_OP_GRU)
+        attrs[attr_count++] = (struct mg_attr)A_INT(LINEAR_BEFORE_RESET, mg_onnx_int(c, "linear_before_reset", 0));
+    else if (l->type == MG_OP_RNN)
+        attrs[attr_count++] = (struct mg_attr)A_TEXT(ACTIVATION, activation);
+    mg_onnx_add(c, l->type, in, count, attrs, attr_count, l->results, results);
 }
 
 static mg_value joined(struct onnx_call *c, const mg_value *parts, uint32_t count, int64_t axis)
@@ -405,7 +410,7 @@ void onnx_rule_recurrent(struct onnx_call *c, int which)
     const struct mg_shape *x = mg_onnx_shape(c, 0), *r = mg_onnx_shape(c, 2);
     const char *direction = mg_onnx_text(c, "direction", "forward");
     struct layers l = {.type = (enum mg_op_type)which, .gates = which == MG_OP_LSTM ? 4 : which == MG_OP_GRU ? 3 : 1};
-    check_layers(c, l.type);
+    check_layers(c);
     if (x->rank != 3 || r->rank != 3)
         mg_onnx_invalid(c, "operands must have rank 3");
     l.batch_first = mg_onnx_int(c, "layout", 0) != 0;

@@ -142,58 +142,47 @@ void onnx_rule_group_norm(struct onnx_call *c, int which)
              ATTRS(A_INT(NUM_GROUPS, groups), A_REAL(EPSILON, mg_onnx_real(c, "epsilon", 1e-5))), 3, NULL);
 }
 
-/* x / (bias + alpha mean of x^2 over `size` channels)^beta, zeros beyond the ends. */
-void onnx_rule_lrn(struct onnx_call *c, int which)
-{
-    (void)which;
-    const struct mg_shape *shape = mg_onnx_shape(c, 0);
-    int64_t size = mg_onnx_int(c, "size", 1), inner = 1;
-    if (shape->rank < 2 || size < 1 || size > INT32_MAX) {
-        mg_onnx_invalid(c, "rank or size is out of range");
-        return;
-    }
-    for (uint32_t d = 2; d < shape->rank; d++)
-        inner *= shape->dim[d];
-    struct mg_shape flat = {.rank = 4, .dim = {shape->dim[0], 1, shape->dim[1], inner}};
-    const int64_t kernel[] = {size, 1}, stride[] = {1, 1}, pads[] = {(size - 1) / 2, 0, size - 1 - (size - 1) / 2, 0};
-    mg_value x = mg_onnx_in(c, 0), square = mg_onnx_reshape(c, mg_onnx_binary(c, MG_OP_MUL, x, x), &flat);
-    mg_value mean = mg_onnx_add(c, MG_OP_AVG_POOL, OPERANDS(square),
-                                ATTRS(A_INTS(KERNEL_SHAPE, kernel, 2), A_INTS(STRIDES, stride, 2),
-                                      A_INTS(PADS, pads, 4), A_INT(COUNT_INCLUDE_PAD, 1)),
-                                1, NULL);
-    mean = mg_onnx_affine(c, mean, mg_onnx_real(c, "alpha", 1e-4), mg_onnx_real(c, "bias", 1));
-    mg_value beta = mg_onnx_scalar(c, mg_onnx_real(c, "beta", 0.75), mg_onnx_info(c, x)->dtype);
-    mg_value power = mg_onnx_reshape(c, mg_onnx_binary(c, MG_OP_POW, mean, beta), shape);
-    mg_onnx_last(c);
-    mg_onnx_binary(c, MG_OP_DIV, x, power);
-}
-
 /* ---- pooling ---- */
 
-static mg_value pooled(struct onnx_call *c, enum mg_op_type type, mg_value x, const struct onnx_window *w,
-                       int64_t count_pads)
-{
-    bool up = mg_onnx_int(c, "ceil_mode", 0) != 0;
-    if (type == MG_OP_MAX_POOL)
-        return mg_onnx_add(c, type, OPERANDS(x),
-                           ATTRS(A_INTS(KERNEL_SHAPE, w->kernel, w->rank), A_INTS(STRIDES, w->stride, w->rank),
-                                 A_INTS(PADS, w->pad, 2 * w->rank), A_INTS(DILATIONS, w->dilation, w->rank),
-                                 A_INT(CEIL_MODE, up)),
-                           1, NULL);
-    return mg_onnx_add(c, type, OPERANDS(x),
-                       ATTRS(A_INTS(KERNEL_SHAPE, w->kernel, w->rank), A_INTS(STRIDES, w->stride, w->rank),
-                             A_INTS(PADS, w->pad, 2 * w->rank), A_INTS(DILATIONS, w->dilation, w->rank),
-                             A_INT(CEIL_MODE, up), A_INT(COUNT_INCLUDE_PAD, count_pads)),
-                       1, NULL);
-}
-
+/* MaxPool with two results tells the places too. */
 void onnx_rule_pool(struct onnx_call *c, int which)
 {
     struct onnx_window w;
     mg_value x = mg_onnx_in(c, 0);
+    bool places = which == MG_OP_MAX_POOL && c->out_count > 1 && *ONNX_NAME(c->node->outputs, 1);
     onnx_window_of(c, mg_onnx_shape(c, 0), NULL, &w);
+    struct mg_attr attrs[6] = {A_INTS(KERNEL_SHAPE, w.kernel, w.rank), A_INTS(STRIDES, w.stride, w.rank),
+                               A_INTS(PADS, w.pad, 2 * w.rank), A_INTS(DILATIONS, w.dilation, w.rank),
+                               A_INT(CEIL_MODE, mg_onnx_int(c, "ceil_mode", 0) != 0)};
+    uint32_t count = 5;
+    if (which == MG_OP_AVG_POOL)
+        attrs[count++] = (struct mg_attr)A_INT(COUNT_INCLUDE_PAD, mg_onnx_int(c, "count_include_pad", 0));
+    else if (which == MG_OP_LP_POOL)
+        attrs[count++] = (struct mg_attr)A_INT(P, mg_onnx_int(c, "p", 2));
+    else if (places)
+        attrs[count++] = (struct mg_attr)A_INT(STORAGE_ORDER, mg_onnx_int(c, "storage_order", 0));
     mg_onnx_last(c);
-    pooled(c, (enum mg_op_type)which, x, &w, mg_onnx_int(c, "count_include_pad", 0));
+    mg_onnx_add(c, places ? MG_OP_MAX_POOL_INDICES : (enum mg_op_type)which, &x, 1, attrs, count, places ? 2 : 1, NULL);
+}
+
+/* The places count in the shape that the pool came from, so a larger one cannot be asked for. */
+void onnx_rule_max_unpool(struct onnx_call *c, int which)
+{
+    const struct mg_shape *in = mg_onnx_shape(c, 0);
+    struct onnx_window w;
+    int64_t size[MG_MAX_RANK] = {0};
+    uint32_t count = 0;
+    const int64_t *want = mg_onnx_has(c, 2) ? mg_onnx_known_ints(c, 2, &count) : NULL;
+    (void)which;
+    onnx_window_of(c, in, NULL, &w);
+    for (uint32_t d = 0; d < w.rank; d++) {
+        size[d] = (in->dim[d + 2] - 1) * w.stride[d] + w.kernel[d] - w.pad[d] - w.pad[d + w.rank];
+        if (want && (count != in->rank || want[d + 2] != size[d]))
+            mg_onnx_unsupported(c, "an output_shape of its own");
+    }
+    mg_value x = mg_onnx_in(c, 0), places = mg_onnx_in(c, 1);
+    mg_onnx_last(c);
+    mg_onnx_add(c, MG_OP_MAX_UNPOOL, OPERANDS(x, places), ATTRS(A_INTS(SPATIAL, size, w.rank)), 1, NULL);
 }
 
 /* (sum |x|^p)^(1/p) */
@@ -202,23 +191,6 @@ static mg_value power(struct onnx_call *c, mg_value x, int64_t p)
     if (p != 1 && p != 2)
         mg_onnx_unsupported(c, "p = %lld", (long long)p);
     return p == 1 ? mg_onnx_unary(c, MG_OP_ABS, x) : mg_onnx_binary(c, MG_OP_MUL, x, x);
-}
-
-void onnx_rule_lp_pool(struct onnx_call *c, int which)
-{
-    (void)which;
-    struct onnx_window w;
-    int64_t p = mg_onnx_int(c, "p", 2), count = 1;
-    onnx_window_of(c, mg_onnx_shape(c, 0), NULL, &w);
-    for (uint32_t d = 0; d < w.rank; d++)
-        count *= w.kernel[d] > 0 && w.kernel[d] < INT16_MAX ? w.kernel[d] : 1;
-    mg_value mean = pooled(c, MG_OP_AVG_POOL, power(c, mg_onnx_in(c, 0), p), &w, 1);
-    c->last = p == 1;
-    mean = mg_onnx_affine(c, mean, (double)count, 0);
-    if (p == 1)
-        return;
-    mg_onnx_last(c);
-    mg_onnx_unary(c, MG_OP_SQRT, mean);
 }
 
 void onnx_rule_global_pool(struct onnx_call *c, int which)
@@ -251,7 +223,6 @@ struct resize {
     const struct mg_shape *in;
     int64_t size[MG_MAX_RANK];
     double scale[MG_MAX_RANK];
-    bool exact; /* scale is size / in everywhere */
 };
 
 static void sizes_from_scales(struct onnx_call *c, struct resize *r, uint32_t operand)
@@ -288,58 +259,72 @@ static void sizes_given(struct onnx_call *c, struct resize *r, uint32_t operand)
         r->scale[d] = r->in->dim[d] ? (double)r->size[d] / (double)r->in->dim[d] : 1;
 }
 
-/* Our operator's names for how coordinates and the nearest element are found; NULL: it has none. */
-static const char *coordinates_of(struct onnx_call *c, const struct resize *r, bool linear, bool upsample)
+/* What the size does not tell is given too: scales that are no quotients of sizes. */
+static double scale_attr(const struct resize *r, uint32_t from_last)
 {
-    const char *mode = mg_onnx_text(c, "coordinate_transformation_mode", c->opset < 11 ? "asymmetric" : "half_pixel");
-    const char *nearest = mg_onnx_text(c, "nearest_mode", c->opset < 11 ? "floor" : "round_prefer_floor");
-    bool many = true;
-    for (uint32_t d = 2; d < r->in->rank; d++)
-        many = many && r->size[d] > 1;
-    if (upsample)
-        return "asymmetric";
-    if (strcmp(mode, "pytorch_half_pixel") == 0 && many)
-        mode = "half_pixel";
-    if (strcmp(mode, "half_pixel_symmetric") == 0 && r->exact)
-        mode = "half_pixel";
-    if (strcmp(mode, "asymmetric") != 0 && strcmp(mode, "half_pixel") != 0 && strcmp(mode, "align_corners") != 0)
-        return NULL;
-    if (linear)
-        return mode;
-    return strcmp(nearest, strcmp(mode, "asymmetric") == 0 ? "floor" : "round_prefer_floor") == 0 ? mode : NULL;
+    uint32_t d = r->in->rank - 1 - from_last;
+    double error = r->scale[d] * (double)r->in->dim[d] - (double)r->size[d];
+    bool whole = error < 1e-6 * (double)r->size[d] && error > -1e-6 * (double)r->size[d];
+    return d < 2 || whole ? 0 : r->scale[d];
 }
 
 void onnx_rule_resize(struct onnx_call *c, int upsample)
 {
-    struct resize r = {.in = mg_onnx_shape(c, 0), .exact = true};
+    struct resize r = {.in = mg_onnx_shape(c, 0)};
     const char *mode = mg_onnx_text(c, "mode", "nearest");
+    const char *coordinates =
+        mg_onnx_text(c, "coordinate_transformation_mode", upsample || c->opset < 11 ? "asymmetric" : "half_pixel");
+    const char *nearest = mg_onnx_text(c, "nearest_mode", upsample || c->opset < 11 ? "floor" : "round_prefer_floor");
     bool linear = strcmp(mode, "linear") == 0 || strcmp(mode, "bilinear") == 0;
-    uint32_t scales = upsample || c->opset < 11 ? 1 : 2;
     if (!upsample && mg_onnx_has(c, 3) && mg_shape_elements(mg_onnx_shape(c, 3)) > 0)
         sizes_given(c, &r, 3);
     else
-        sizes_from_scales(c, &r, scales);
-    if (c->code != MG_OK)
-        return;
-    for (uint32_t d = 0; d < r.in->rank; d++) {
-        double error = r.scale[d] * (double)r.in->dim[d] - (double)r.size[d];
-        r.exact = r.exact && error < 1e-6 * (double)r.size[d] && error > -1e-6 * (double)r.size[d];
-    }
-    const char *coordinates = coordinates_of(c, &r, linear, upsample != 0);
-    if (!linear && strcmp(mode, "nearest") != 0)
-        mg_onnx_unsupported(c, "mode %.20s", mode);
-    else if (!coordinates || mg_onnx_int(c, "antialias", 0) || mg_onnx_attr(c, "axes"))
-        mg_onnx_unsupported(c, "coordinates %.30s, nearest %.30s",
-                            mg_onnx_text(c, "coordinate_transformation_mode", "half_pixel"),
-                            mg_onnx_text(c, "nearest_mode", "round_prefer_floor"));
+        sizes_from_scales(c, &r, upsample || c->opset < 11 ? 1 : 2);
+    if (strcmp(coordinates, "tf_crop_and_resize") == 0 || (mg_onnx_attr(c, "axes") && !mg_onnx_has(c, 3)))
+        mg_onnx_unsupported(c, "coordinates %.30s, or scales for some axes", coordinates);
     else if (r.in->rank < 3 || r.in->rank > 5 || r.size[0] != r.in->dim[0] || r.size[1] != r.in->dim[1])
         mg_onnx_unsupported(c, "of other than 1 to 3 spatial dimensions");
-    else if (!r.exact)
-        mg_onnx_unsupported(c, "scales that give no whole sizes");
+    if (c->code != MG_OK)
+        return;
     mg_value x = mg_onnx_in(c, 0);
     mg_onnx_last(c);
     mg_onnx_add(c, MG_OP_RESIZE, OPERANDS(x),
-                ATTRS(A_INTS(SPATIAL, r.size + 2, r.in->rank - 2), A_TEXT(MODE, linear ? "linear" : "nearest"),
-                      A_TEXT(COORDINATES, coordinates ? coordinates : "asymmetric")),
+                ATTRS(A_INTS(SPATIAL, r.size + 2, r.in->rank - 2), A_TEXT(MODE, linear ? "linear" : mode),
+                      A_TEXT(COORDINATES, coordinates), A_TEXT(NEAREST_MODE, nearest),
+                      A_REAL(CUBIC_COEFF_A, mg_onnx_real(c, "cubic_coeff_a", -0.75)),
+                      A_INT(EXCLUDE_OUTSIDE, mg_onnx_int(c, "exclude_outside", 0)),
+                      A_INT(ANTIALIAS, mg_onnx_int(c, "antialias", 0)), A_REAL(SCALES_D, scale_attr(&r, 2)),
+                      A_REAL(SCALES_H, scale_attr(&r, 1)), A_REAL(SCALES_W, scale_attr(&r, 0))),
+                1, NULL);
+}
+
+void onnx_rule_grid_sample(struct onnx_call *c, int which)
+{
+    const char *mode = mg_onnx_text(c, "mode", "linear");
+    mg_value x = mg_onnx_in(c, 0), grid = mg_onnx_in(c, 1);
+    (void)which;
+    if (strcmp(mode, "bilinear") == 0)
+        mode = "linear";
+    else if (strcmp(mode, "bicubic") == 0)
+        mode = "cubic";
+    mg_onnx_last(c);
+    mg_onnx_add(c, MG_OP_GRID_SAMPLE, OPERANDS(x, grid),
+                ATTRS(A_TEXT(MODE, mode), A_TEXT(PADDING, mg_onnx_text(c, "padding_mode", "zeros")),
+                      A_INT(ALIGN_CORNERS, mg_onnx_int(c, "align_corners", 0))),
+                1, NULL);
+}
+
+void onnx_rule_roi_align(struct onnx_call *c, int which)
+{
+    const int64_t size[] = {mg_onnx_int(c, "output_height", 1), mg_onnx_int(c, "output_width", 1)};
+    const char *usual = c->opset < 16 ? "output_half_pixel" : "half_pixel";
+    mg_value in[] = {mg_onnx_in(c, 0), mg_onnx_in(c, 1), mg_onnx_in(c, 2)};
+    (void)which;
+    mg_onnx_last(c);
+    mg_onnx_add(c, MG_OP_ROI_ALIGN, in, 3,
+                ATTRS(A_INTS(SPATIAL, size, 2), A_TEXT(MODE, mg_onnx_text(c, "mode", "avg")),
+                      A_TEXT(COORDINATES, mg_onnx_text(c, "coordinate_transformation_mode", usual)),
+                      A_INT(SAMPLING_RATIO, mg_onnx_int(c, "sampling_ratio", 0)),
+                      A_REAL(SPATIAL_SCALE, mg_onnx_real(c, "spatial_scale", 1))),
                 1, NULL);
 }

@@ -34,17 +34,6 @@ void onnx_rule_reduce(struct onnx_call *c, int which)
     reduce_last(c, (enum mg_op_type)which, mg_onnx_in(c, 0));
 }
 
-void onnx_rule_arg(struct onnx_call *c, int which)
-{
-    uint32_t axis = mg_onnx_axis(c, mg_onnx_int(c, "axis", 0), mg_onnx_shape(c, 0)->rank);
-    mg_value x = mg_onnx_in(c, 0);
-    mg_onnx_last(c);
-    mg_onnx_add(c, (enum mg_op_type)which, OPERANDS(x),
-                ATTRS(A_INT(AXIS, axis), A_INT(KEEPDIMS, mg_onnx_int(c, "keepdims", 1) != 0),
-                      A_INT(SELECT_LAST_INDEX, mg_onnx_int(c, "select_last_index", 0) != 0)),
-                1, NULL);
-}
-
 void onnx_rule_cumsum(struct onnx_call *c, int which)
 {
     (void)which;
@@ -59,23 +48,8 @@ void onnx_rule_cumsum(struct onnx_call *c, int which)
 
 /* ---- softmax ---- */
 
-/* 1 at the first largest element of each row, else 0. */
-static mg_value hardmax(struct onnx_call *c, mg_value x, uint32_t axis)
-{
-    const struct mg_value_info info = *mg_onnx_info(c, x);
-    bool last = c->last;
-    c->last = false;
-    mg_value best = mg_onnx_add(c, MG_OP_ARG_MAX, OPERANDS(x), ATTRS(A_INT(AXIS, axis), A_INT(KEEPDIMS, 1)), 1, NULL);
-    mg_value count = onnx_counting(c, info.shape.dim[axis], 0, MG_DTYPE_I64, axis, info.shape.rank);
-    mg_value equal = mg_onnx_binary(c, MG_OP_EQUAL, count, best);
-    c->last = last;
-    return mg_onnx_cast(c, equal, info.dtype);
-}
-
 static mg_value softmax(struct onnx_call *c, enum mg_op_type type, mg_value x, uint32_t axis)
 {
-    if (type == MG_OP_ARG_MAX)
-        return hardmax(c, x, axis);
     return mg_onnx_add(c, type, OPERANDS(x), ATTRS(A_INT(AXIS, axis)), 1, NULL);
 }
 
@@ -102,39 +76,28 @@ void onnx_rule_softmax(struct onnx_call *c, int which)
     mg_onnx_reshape(c, x, shape);
 }
 
-void onnx_rule_lp_normalization(struct onnx_call *c, int which)
-{
-    (void)which;
-    int64_t p = mg_onnx_int(c, "p", 2);
-    int64_t axis = mg_onnx_axis(c, mg_onnx_int(c, "axis", -1), mg_onnx_shape(c, 0)->rank);
-    mg_value x = mg_onnx_in(c, 0), norm;
-    if (p != 1 && p != 2)
-        mg_onnx_unsupported(c, "p = %lld", (long long)p);
-    norm = p == 1 ? mg_onnx_unary(c, MG_OP_ABS, x) : mg_onnx_binary(c, MG_OP_MUL, x, x);
-    norm = onnx_reduce(c, MG_OP_REDUCE_SUM, norm, &axis, 1, true);
-    if (p == 2)
-        norm = mg_onnx_unary(c, MG_OP_SQRT, norm);
-    mg_onnx_last(c);
-    mg_onnx_binary(c, MG_OP_DIV, x, norm);
-}
-
 void onnx_rule_mean_variance(struct onnx_call *c, int which)
 {
-    (void)which;
     static const int64_t usual[] = {0, 2, 3};
     uint32_t count;
     const int64_t *axes = mg_onnx_ints(c, "axes", &count);
-    if (!axes) {
-        axes = usual;
-        count = 3;
-    }
     mg_value x = mg_onnx_in(c, 0);
-    mg_value centred = mg_onnx_binary(c, MG_OP_SUB, x, onnx_reduce(c, MG_OP_REDUCE_MEAN, x, axes, count, true));
-    mg_value square = mg_onnx_binary(c, MG_OP_MUL, centred, centred);
-    mg_value deviation = mg_onnx_unary(c, MG_OP_SQRT, onnx_reduce(c, MG_OP_REDUCE_MEAN, square, axes, count, true));
-    deviation = mg_onnx_affine(c, deviation, 1, 1e-9);
+    (void)which;
     mg_onnx_last(c);
-    mg_onnx_binary(c, MG_OP_DIV, centred, deviation);
+    mg_onnx_add(c, MG_OP_MEAN_VARIANCE_NORM, OPERANDS(x), ATTRS(A_INTS(AXES, axes ? axes : usual, axes ? count : 3)), 1,
+                NULL);
+}
+
+void onnx_rule_top_k(struct onnx_call *c, int which)
+{
+    double k = mg_onnx_known_scalar(c, 1, (double)mg_onnx_int(c, "k", 1));
+    mg_value x = mg_onnx_in(c, 0);
+    (void)which;
+    mg_onnx_last(c);
+    mg_onnx_add(c, MG_OP_TOP_K, OPERANDS(x),
+                ATTRS(A_INT(K, (int64_t)k), A_INT(AXIS, mg_onnx_int(c, "axis", -1)),
+                      A_INT(LARGEST, mg_onnx_int(c, "largest", 1)), A_INT(SORTED, mg_onnx_int(c, "sorted", 1))),
+                2, NULL);
 }
 
 /* ---- losses ---- */

@@ -28,7 +28,6 @@ enum onnx_fold_kind {
     FOLD_LESS,
     FOLD_LESS_OR_EQUAL,
 };
-
 typedef bool mg_onnx_folder(struct onnx_call *c, int which);
 #define MG_ONNX(op_type, min_in, max_in, rule, rule_which, fold, fold_which)                                           \
     mg_onnx_rule onnx_rule_##rule;                                                                                     \

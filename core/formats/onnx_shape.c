@@ -136,7 +136,6 @@ void onnx_rule_range(struct onnx_call *c, int which)
                 1, NULL);
 }
 
-/* Rows shifted by k against columns. */
 void onnx_rule_eye_like(struct onnx_call *c, int which)
 {
     const struct mg_shape in = *mg_onnx_shape(c, 0);
@@ -145,13 +144,11 @@ void onnx_rule_eye_like(struct onnx_call *c, int which)
     (void)which;
     if (to && !mg_onnx_dtype(to, &dtype))
         mg_onnx_unsupported(c, "of %s", mg_onnx_dtype_text(to));
-    if (in.rank != 2)
-        mg_onnx_invalid(c, "operand 0 must have 2 dimensions");
-    mg_value rows = onnx_counting(c, in.dim[0], (double)mg_onnx_int(c, "k", 0), MG_DTYPE_I64, 0, 2);
-    mg_value columns = onnx_counting(c, in.dim[1], 0, MG_DTYPE_I64, 1, 2);
-    mg_value equal = mg_onnx_binary(c, MG_OP_EQUAL, rows, columns);
     mg_onnx_last(c);
-    mg_onnx_cast(c, equal, dtype);
+    mg_onnx_add(c, MG_OP_EYE, NULL, 0,
+                ATTRS(A_INTS(SHAPE, in.dim, in.rank), A_TEXT(TO, mg_dtype_name(dtype)),
+                      A_INT(DIAGONAL, mg_onnx_int(c, "k", 0))),
+                1, NULL);
 }
 
 void onnx_rule_non_zero(struct onnx_call *c, int which)
