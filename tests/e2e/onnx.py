@@ -181,8 +181,8 @@ def test_post(t):
             t.check(name, answer.status == status and words in answer.text, (answer.status, answer.text))
         unknown = model(graph([node("Fancy", ["x"], ["y"], domain="com.example")], [value("x", [4])], [value("y", [4])]))
         answer = daemon.request("POST", "/estimate", unknown, {"Content-Type": "application/onnx"})
-        t.check("opaque operators are listed", answer.status == 200 and answer.json["unsupported"] ==
-                [{"operator": "com.example.Fancy", "count": 1}], answer.text)
+        listed = [(one["operator"], one["count"]) for one in answer.json.get("unsupported", [])]
+        t.equal("opaque operators are listed", listed, [("com.example.Fancy", 1)])
     finally:
         daemon.close()
 
