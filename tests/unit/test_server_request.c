@@ -86,7 +86,7 @@ Test(request, refusals)
         {"{\"zoo\":{\"model\":\"mlp\"},\"limit\":{\"memory_ratio\":0.5,\"memory_bytes\":9000000000}}", MG_ERR_INVALID,
          "/limit"},
         {"{\"zoo\":{\"model\":\"mlp\"},\"gate\":{}}", MG_ERR_UNSUPPORTED, "/gate"},
-        {"{\"zoo\":{\"model\":\"mlp\"},\"symbols\":{}}", MG_ERR_UNSUPPORTED, "/symbols"},
+        {"{\"zoo\":{\"model\":\"mlp\"},\"symbols\":{\"n\":2}}", MG_ERR_INVALID, "/symbols"},
         {"{\"zoo\":{\"model\":\"mlp\"},\"supersedes\":\"a:b\"}", MG_ERR_UNSUPPORTED, "/supersedes"},
         {"{\"zoo\":{\"model\":\"mlp\"},\"require_measured\":true}", MG_ERR_UNSUPPORTED, "/require_measured"},
         {"{\"zoo\":{\"model\":\"mlp\"},\"accumulate\":\"f32\"}", MG_ERR_UNSUPPORTED, "/accumulate"},
