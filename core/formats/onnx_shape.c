@@ -1,4 +1,4 @@
-/* ONNX rules: what is known from shapes and attributes alone, and branches whose condition is known. */
+/* ONNX rules: what is known from shapes and attributes alone. */
 #include <string.h>
 
 #include "formats/onnx_rules.h"
@@ -175,36 +175,4 @@ void onnx_rule_non_zero(struct onnx_call *c, int which)
     struct mg_onnx_data *data = onnx_integers(c, list, (uint32_t)(rank * hits));
     data->shape = (struct mg_shape){.rank = 2, .dim = {rank, hits}};
     mg_onnx_fold(c, 0, data);
-}
-
-/* ---- If ---- */
-
-void onnx_rule_if(struct onnx_call *c, int which)
-{
-    bool yes = mg_onnx_known_scalar(c, 0, 0) != 0;
-    const struct onnx_attribute *branch = mg_onnx_attr(c, yes ? "then_branch" : "else_branch");
-    struct mg_arena *arena = c->m->arena;
-    (void)which;
-    if (c->code == MG_OK && (!branch || !branch->graph))
-        mg_onnx_invalid(c, "a branch is missing");
-    if (c->code != MG_OK)
-        return;
-    const struct onnx_graph *graph = branch->graph;
-    struct onnx_scope *s = MG_NEW(arena, struct onnx_scope);
-    *s = (struct onnx_scope){.m = c->m, .outer = c->s, .opset = c->s->opset, .depth = c->s->depth + 1};
-    s->prefix = mg_arena_printf(arena, "%s/", c->name);
-    const char **wanted = MG_NEW_ARRAY(arena, const char *, graph->outputs.count + 1);
-    for (uint32_t i = 0; i < graph->outputs.count; i++) {
-        const char *name = ONNX_AT(graph->outputs, struct onnx_value_info, i)->name;
-        wanted[i] = name ? name : "";
-    }
-    c->code = mg_onnx_add_initializers(s, graph);
-    if (c->code == MG_OK)
-        c->code = mg_onnx_add_nodes(s, &graph->nodes, wanted, graph->outputs.count);
-    for (uint32_t i = 0; i < graph->outputs.count && c->code == MG_OK; i++) {
-        struct onnx_value *value = mg_onnx_lookup(s, wanted[i]);
-        if (!value)
-            mg_onnx_invalid(c, "the branch's output '%.100s' is made by nothing", wanted[i]);
-        mg_onnx_alias(c, i, value);
-    }
 }

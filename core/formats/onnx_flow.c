@@ -1,0 +1,210 @@
+/* ONNX rules: control flow that is known while the file is read. A branch whose condition is known takes the node's
+ * place; a loop whose rounds are known is written out. */
+#include <string.h>
+
+#include "formats/onnx_rules.h"
+
+enum { MAX_ROUNDS = 1024, MAX_NESTED = 32 };
+
+static const struct onnx_graph *body_of(struct onnx_call *c, const char *name)
+{
+    const struct onnx_attribute *attribute = mg_onnx_attr(c, name);
+    if (attribute && attribute->graph)
+        return attribute->graph;
+    mg_onnx_invalid(c, "attribute '%s' is missing", name);
+    return NULL;
+}
+
+static const char *output_name(const struct onnx_graph *graph, uint32_t i)
+{
+    const char *name = ONNX_AT(graph->outputs, struct onnx_value_info, i)->name;
+    return name ? name : "";
+}
+
+/* Adds a subgraph's nodes, `in` standing for its inputs; `out` receives what its outputs are. */
+static void add_body(struct onnx_call *c, const struct onnx_graph *graph, const char *prefix, struct onnx_value **in,
+                     uint32_t in_count, struct onnx_value **out)
+{
+    struct mg_arena *arena = c->m->arena;
+    struct onnx_scope *s = MG_NEW(arena, struct onnx_scope);
+    const char **wanted = MG_NEW_ARRAY(arena, const char *, graph->outputs.count + 1);
+    *s = (struct onnx_scope){.m = c->m, .outer = c->s, .opset = c->s->opset, .depth = c->s->depth + 1};
+    s->prefix = prefix;
+    if (s->depth > MAX_NESTED || in_count != graph->inputs.count)
+        mg_onnx_invalid(c, "its body takes %u values, is given %u, or is nested too deep", graph->inputs.count,
+                        in_count);
+    for (uint32_t i = 0; i < in_count && c->code == MG_OK; i++) {
+        const char *name = ONNX_AT(graph->inputs, struct onnx_value_info, i)->name;
+        mg_onnx_define(s, name ? name : "", in[i]);
+    }
+    for (uint32_t i = 0; i < graph->outputs.count; i++)
+        wanted[i] = output_name(graph, i);
+    if (c->code == MG_OK)
+        c->code = mg_onnx_add_initializers(s, graph);
+    if (c->code == MG_OK)
+        c->code = mg_onnx_add_nodes(s, &graph->nodes, wanted, graph->outputs.count);
+    for (uint32_t i = 0; i < graph->outputs.count && c->code == MG_OK; i++) {
+        out[i] = mg_onnx_lookup(s, wanted[i]);
+        if (!out[i])
+            mg_onnx_invalid(c, "the body's output '%.100s' is made by nothing", wanted[i]);
+        else if (out[i]->lost)
+            c->code = MG_ERR_UNSUPPORTED; /* the reason is listed already */
+    }
+}
+
+void onnx_rule_if(struct onnx_call *c, int which)
+{
+    bool yes = mg_onnx_known_scalar(c, 0, 0) != 0;
+    const struct onnx_graph *graph = c->code == MG_OK ? body_of(c, yes ? "then_branch" : "else_branch") : NULL;
+    (void)which;
+    if (!graph)
+        return;
+    struct onnx_value **out = MG_NEW_ARRAY(c->m->arena, struct onnx_value *, graph->outputs.count + 1);
+    add_body(c, graph, mg_arena_printf(c->m->arena, "%s/", c->name), NULL, 0, out);
+    for (uint32_t i = 0; i < graph->outputs.count && c->code == MG_OK; i++)
+        mg_onnx_alias(c, i, out[i]);
+}
+
+/* ---- loops ---- */
+
+struct loop {
+    const struct onnx_graph *graph;
+    struct onnx_value **in, **out; /* of one round */
+    uint32_t states, before;       /* values that go round; outputs before them */
+    int64_t rounds, done;
+    mg_value *rows; /* of each output that is collected, one for each round */
+};
+
+static struct onnx_value *constant(struct onnx_call *c, int64_t number, enum mg_dtype dtype)
+{
+    struct onnx_value *value = MG_NEW(c->m->arena, struct onnx_value);
+    struct mg_onnx_data *data = onnx_integers(c, &number, 1);
+    data->dtype = dtype;
+    data->shape.rank = 0;
+    *value = (struct onnx_value){
+        .name = c->name, .dtype = dtype, .origin = ONNX_FOLDED, .value = MG_NONE, .data = data, .constant = true};
+    return value;
+}
+
+static void open_loop(struct onnx_call *c, struct loop *l)
+{
+    uint32_t in = l->graph->inputs.count, out = l->graph->outputs.count;
+    if (l->rounds > MAX_ROUNDS)
+        mg_onnx_unsupported(c, "of %lld rounds", (long long)l->rounds);
+    if (l->before + l->states > out || c->out_count > out - l->before)
+        mg_onnx_invalid(c, "its body has %u outputs", out);
+    if (c->code != MG_OK)
+        return;
+    l->in = MG_NEW_ARRAY(c->m->arena, struct onnx_value *, in + l->states + 2);
+    l->out = MG_NEW_ARRAY(c->m->arena, struct onnx_value *, out + 1);
+    l->rows = MG_NEW_ARRAY(c->m->arena, mg_value, (uint64_t)(out + 1) * (uint64_t)(l->rounds + 1));
+}
+
+/* One round: values that go round are taken over, collected ones become rows of a new first dimension. */
+static void add_round(struct onnx_call *c, struct loop *l, uint32_t first_state)
+{
+    const char *prefix = mg_arena_printf(c->m->arena, "%s/%lld/", c->name, (long long)l->done);
+    add_body(c, l->graph, prefix, l->in, l->graph->inputs.count, l->out);
+    for (uint32_t i = 0; i < l->states && c->code == MG_OK; i++)
+        l->in[first_state + i] = l->out[l->before + i];
+    for (uint32_t i = l->before + l->states; i < l->graph->outputs.count && c->code == MG_OK; i++) {
+        mg_value row = mg_onnx_materialise(c->m, l->out[i], MG_KIND_CONSTANT);
+        struct mg_shape shape = {.rank = l->out[i]->shape.rank + 1, .dim = {1}};
+        if (shape.rank > MG_MAX_RANK)
+            mg_onnx_unsupported(c, "to %u dimensions", shape.rank);
+        else
+            memcpy(shape.dim + 1, l->out[i]->shape.dim, (shape.rank - 1) * sizeof shape.dim[0]);
+        l->rows[i * (uint64_t)l->rounds + (uint64_t)l->done] = mg_onnx_reshape(c, row, &shape);
+    }
+    l->done++;
+}
+
+static void close_loop(struct onnx_call *c, const struct loop *l, uint32_t first_state)
+{
+    for (uint32_t i = 0; i < l->states && c->code == MG_OK; i++)
+        mg_onnx_alias(c, i, l->in[first_state + i]);
+    for (uint32_t i = l->states; i < c->out_count && c->code == MG_OK; i++) {
+        const mg_value *rows = l->rows + (l->before + i) * (uint64_t)l->rounds;
+        if (l->done == 0)
+            mg_onnx_unsupported(c, "of no round");
+        else
+            mg_onnx_result(c, i, mg_onnx_add(c, MG_OP_CONCAT, rows, (uint32_t)l->done, ATTRS(A_INT(AXIS, 0)), 1, NULL));
+    }
+}
+
+/* (rounds, condition, states...); body: (round, condition, states...) -> condition, states, collected. */
+void onnx_rule_loop(struct onnx_call *c, int which)
+{
+    struct loop l = {.graph = body_of(c, "body"), .before = 1, .states = c->in_count > 2 ? c->in_count - 2 : 0};
+    bool goes_on = !mg_onnx_has(c, 1) || mg_onnx_known_scalar(c, 1, 1) != 0;
+    (void)which;
+    if (!mg_onnx_has(c, 0))
+        mg_onnx_unsupported(c, "without a number of rounds");
+    else
+        l.rounds = (int64_t)mg_onnx_known_scalar(c, 0, 0);
+    if (c->code == MG_OK)
+        open_loop(c, &l);
+    for (uint32_t i = 0; i < l.states && c->code == MG_OK; i++)
+        l.in[2 + i] = c->in[2 + i];
+    while (l.done < l.rounds && goes_on && c->code == MG_OK) {
+        l.in[0] = constant(c, l.done, MG_DTYPE_I64);
+        l.in[1] = constant(c, 1, MG_DTYPE_BOOL);
+        add_round(c, &l, 2);
+        if (c->code == MG_OK && !l.out[0]->data)
+            mg_onnx_unsupported(c, "its condition is known only at run time");
+        goes_on = c->code == MG_OK && mg_onnx_data_at(l.out[0]->data, 0) != 0;
+    }
+    close_loop(c, &l, 2);
+}
+
+/* Round t's part of a sequence along its first dimension. */
+static struct onnx_value *row_of(struct onnx_call *c, uint32_t operand, int64_t t)
+{
+    const struct mg_shape *whole = mg_onnx_shape(c, operand);
+    const int64_t axis = 0, end = t + 1;
+    struct mg_shape shape = {.rank = whole->rank ? whole->rank - 1 : 0};
+    memcpy(shape.dim, whole->dim + 1, shape.rank * sizeof shape.dim[0]);
+    mg_value row = mg_onnx_add(c, MG_OP_SLICE, OPERANDS(mg_onnx_in(c, operand)),
+                               ATTRS(A_INTS(STARTS, &t, 1), A_INTS(ENDS, &end, 1), A_INTS(AXES, &axis, 1)), 1, NULL);
+    row = mg_onnx_reshape(c, row, &shape);
+    struct onnx_value *value = MG_NEW(c->m->arena, struct onnx_value);
+    const struct mg_value_info *info = mg_onnx_info(c, row);
+    *value = (struct onnx_value){.name = info->name, .dtype = info->dtype, .shape = info->shape, .value = row};
+    return value;
+}
+
+static bool all_zero(struct onnx_call *c, const char *name)
+{
+    uint32_t count;
+    const int64_t *list = mg_onnx_ints(c, name, &count);
+    for (uint32_t i = 0; list && i < count; i++)
+        if (list[i] != 0)
+            return false;
+    return true;
+}
+
+/* (states..., sequences...); body: (states..., rows...) -> states, collected. */
+void onnx_rule_scan(struct onnx_call *c, int which)
+{
+    int64_t sequences = mg_onnx_int(c, "num_scan_inputs", 0);
+    struct loop l = {.graph = body_of(c, "body")};
+    (void)which;
+    if (c->opset < 9 || !all_zero(c, "scan_input_axes") || !all_zero(c, "scan_input_directions") ||
+        !all_zero(c, "scan_output_axes") || !all_zero(c, "scan_output_directions"))
+        mg_onnx_unsupported(c, "of opset 8, along another axis, or backwards");
+    if (sequences < 1 || sequences > c->in_count || mg_onnx_shape(c, c->in_count - 1)->rank < 1)
+        mg_onnx_invalid(c, "num_scan_inputs is %lld", (long long)sequences);
+    if (c->code != MG_OK)
+        return;
+    l.states = c->in_count - (uint32_t)sequences;
+    l.rounds = mg_onnx_shape(c, c->in_count - 1)->dim[0];
+    open_loop(c, &l);
+    for (uint32_t i = 0; i < l.states && c->code == MG_OK; i++)
+        l.in[i] = c->in[i];
+    while (l.done < l.rounds && c->code == MG_OK) {
+        for (uint32_t i = l.states; i < c->in_count && i < l.graph->inputs.count; i++)
+            l.in[i] = row_of(c, i, l.done);
+        add_round(c, &l, 0);
+    }
+    close_loop(c, &l, 0);
+}
