@@ -4,9 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "search/microbatch.h"
 #include "search/publish.h"
-#include "search/sublinear.h"
 
 static const double CANCELLED_S = 2; /* for publishing after a cancellation */
 static const double latency_targets[] = {1.00, 1.02, 1.05, 1.10, 1.20, 1.50};
@@ -220,6 +218,11 @@ static int by_latency(const void *a, const void *b)
     return strcmp(x->id, y->id);
 }
 
+void mg_front_sort(struct mg_point *points, uint32_t count)
+{
+    qsort(points, count, sizeof *points, by_latency);
+}
+
 static uint32_t find_best(const struct mg_searcher *s, const struct mg_search_result *out)
 {
     uint32_t best = out->front_count;
@@ -264,101 +267,14 @@ static void publish_marked(struct mg_searcher *s, struct mg_front *front, const 
         }
 }
 
-enum mg_code mg_front_finish(struct mg_searcher *s, struct mg_front *front, struct mg_search_result *out,
-                             struct mg_error *err)
+void mg_front_finish(struct mg_searcher *s, struct mg_front *front, struct mg_search_result *out)
 {
     uint8_t keep[MG_ARCHIVE_MAX + 1];
     uint32_t kept = thin(s, keep);
-    (void)err;
     out->front = MG_NEW_ARRAY(s->arena, struct mg_point, kept + 1);
     publish_marked(s, front, keep, out);
-    qsort(out->front, out->front_count, sizeof *out->front, by_latency);
+    mg_front_sort(out->front, out->front_count);
     out->best = find_best(s, out);
     out->accepted = front->accepted;
     out->rejected = front->rejected;
-    return MG_OK;
-}
-
-/* ---- baselines ---- */
-
-static void microbatch_baseline(struct mg_searcher *s, struct mg_baseline_result *out)
-{
-    struct mg_region region;
-    struct mg_error why;
-    out->name = "microbatch";
-    if (!mg_microbatch_region(s, &region, &why)) {
-        out->not_applicable = mg_arena_strdup(s->arena, why.message);
-        return;
-    }
-    uint32_t counts[MG_PARTS_MAX], n = mg_part_counts(region.length, counts);
-    struct mg_list list = mg_list_new(s->arena, s->pool.capacity);
-    out->points = MG_NEW_ARRAY(s->arena, struct mg_point, n);
-    s->hand = MG_NEW_ARRAY(s->arena, struct mg_cost, n);
-    for (uint32_t i = 0; i < n; i++) {
-        region.parts = counts[i];
-        const struct mg_scheme *scheme = mg_searcher_scheme(s, &region, 1, &why);
-        struct mg_error err;
-        if (!scheme || mg_list_from_scheme(s->p, scheme, NULL, s->scratch, &list, &err) != MG_OK)
-            continue;
-        struct mg_state state = {.scheme = scheme, .list = list};
-        s->evaluator.keep_apart = true;
-        struct mg_cost cost = mg_evaluate(&s->evaluator, scheme, &list);
-        s->evaluator.keep_apart = false;
-        state.cost = cost;
-        if (mg_front_publish(s, &state, true, &out->points[out->point_count], &err) == MG_OK) {
-            out->point_count++;
-            s->hand[s->hand_count++] = cost;
-        }
-    }
-    qsort(out->points, out->point_count, sizeof *out->points, by_latency);
-}
-
-static void add_point(struct mg_searcher *s, struct mg_baseline_result *out, const struct mg_list *list)
-{
-    struct mg_error err;
-    struct mg_state state = {.scheme = mg_searcher_scheme(s, NULL, 0, NULL), .list = *list};
-    state.cost = mg_evaluate(&s->evaluator, state.scheme, list);
-    if (state.scheme && mg_front_publish(s, &state, false, &out->points[out->point_count], &err) == MG_OK)
-        out->point_count++;
-}
-
-/* Of points by latency, those with a smaller peak than all before. */
-static void keep_pareto(struct mg_baseline_result *out)
-{
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < out->point_count; i++)
-        if (kept == 0 || out->points[i].figures.peak_bytes < out->points[kept - 1].figures.peak_bytes)
-            out->points[kept++] = out->points[i];
-    out->point_count = kept;
-}
-
-static void sublinear_baseline(struct mg_searcher *s, struct mg_baseline_result *out)
-{
-    struct mg_list list = mg_list_new(s->arena, s->pool.capacity);
-    uint64_t budget[MG_SUBLINEAR_BUDGETS];
-    out->name = "sublinear";
-    if (s->p->g->forward_ops == MG_NONE || s->p->g->forward_ops >= s->p->op_count) {
-        out->not_applicable = "the graph has no backward pass";
-        return;
-    }
-    uint32_t n = mg_sublinear_budgets(s, &list, budget);
-    out->points = MG_NEW_ARRAY(s->arena, struct mg_point, n + 1);
-    for (uint32_t i = 0; i < n; i++)
-        if (mg_sublinear_segments(s, budget[i], &list, NULL, NULL))
-            add_point(s, out, &list);
-    if (mg_sublinear_cheap(s, &list))
-        add_point(s, out, &list);
-    qsort(out->points, out->point_count, sizeof *out->points, by_latency);
-    keep_pareto(out);
-}
-
-enum mg_code mg_front_baselines(struct mg_searcher *s, struct mg_search_result *out, struct mg_error *err)
-{
-    (void)err;
-    out->baselines = MG_NEW_ARRAY(s->arena, struct mg_baseline_result, 2);
-    sublinear_baseline(s, &out->baselines[out->baseline_count++]);
-    microbatch_baseline(s, &out->baselines[out->baseline_count++]);
-    for (uint32_t i = 0; i < out->baseline_count && s->observer->baseline; i++)
-        s->observer->baseline(s->observer->context, &out->baselines[i]);
-    return MG_OK;
 }

@@ -4,10 +4,9 @@
 
 #include <string.h>
 
+#include "search/baseline.h"
 #include "search/front.h"
 #include "search/improve.h"
-#include "search/microbatch.h"
-#include "search/publish.h"
 #include "search/searcher.h"
 
 enum { PROGRESS_MS = 250 };
@@ -84,19 +83,18 @@ static enum mg_code run(void *context, struct mg_error *err)
         code = start_from_original(c, err);
     if (code == MG_OK)
         code = mg_search_lower_bound(c->g, s->options, &c->out->lower_bound_bytes, &c->out->lower_bound_op, err);
-    if (code == MG_OK)
-        code = mg_front_baselines(s, c->out, err);
     if (code != MG_OK)
         return code;
+    mg_baselines(s, c->out);
     s->started = s->observer->now(s->observer->context);
     mg_improve(s, &c->front);
-    code = mg_front_finish(s, &c->front, c->out, err);
+    mg_front_finish(s, &c->front, c->out);
     c->out->seconds = s->observer->now(s->observer->context) - s->started;
     c->out->evaluations = s->evaluations;
     c->out->restored = s->restored;
     c->out->stopped_by = s->stopped_by;
     decide_outcome(c);
-    return code;
+    return MG_OK;
 }
 
 static enum mg_code run_with_scratch(void *context, struct mg_error *err)

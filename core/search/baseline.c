@@ -1,0 +1,87 @@
+#include "search/baseline.h"
+
+#include "search/front.h"
+#include "search/microbatch.h"
+#include "search/sublinear.h"
+
+static void microbatch_baseline(struct mg_searcher *s, struct mg_baseline_result *out)
+{
+    struct mg_region region;
+    struct mg_error why;
+    out->name = "microbatch";
+    if (!mg_microbatch_region(s, &region, &why)) {
+        out->not_applicable = mg_arena_strdup(s->arena, why.message);
+        return;
+    }
+    uint32_t counts[MG_PARTS_MAX], n = mg_part_counts(region.length, counts);
+    struct mg_list list = mg_list_new(s->arena, s->pool.capacity);
+    out->points = MG_NEW_ARRAY(s->arena, struct mg_point, n);
+    s->hand = MG_NEW_ARRAY(s->arena, struct mg_cost, n);
+    for (uint32_t i = 0; i < n; i++) {
+        region.parts = counts[i];
+        const struct mg_scheme *scheme = mg_searcher_scheme(s, &region, 1, &why);
+        struct mg_error err;
+        if (!scheme || mg_list_from_scheme(s->p, scheme, NULL, s->scratch, &list, &err) != MG_OK)
+            continue;
+        struct mg_state state = {.scheme = scheme, .list = list};
+        s->evaluator.keep_apart = true;
+        struct mg_cost cost = mg_evaluate(&s->evaluator, scheme, &list);
+        s->evaluator.keep_apart = false;
+        state.cost = cost;
+        if (mg_front_publish(s, &state, true, &out->points[out->point_count], &err) == MG_OK) {
+            out->point_count++;
+            s->hand[s->hand_count++] = cost;
+        }
+    }
+    mg_front_sort(out->points, out->point_count);
+}
+
+static void add_point(struct mg_searcher *s, struct mg_baseline_result *out, const struct mg_list *list)
+{
+    struct mg_error err;
+    struct mg_state state = {.scheme = mg_searcher_scheme(s, NULL, 0, NULL), .list = *list};
+    if (!state.scheme)
+        return;
+    state.cost = mg_evaluate(&s->evaluator, state.scheme, list);
+    if (mg_front_publish(s, &state, false, &out->points[out->point_count], &err) == MG_OK)
+        out->point_count++;
+}
+
+/* Of points by latency, those with a smaller peak than all before. */
+static void keep_pareto(struct mg_baseline_result *out)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < out->point_count; i++)
+        if (kept == 0 || out->points[i].figures.peak_bytes < out->points[kept - 1].figures.peak_bytes)
+            out->points[kept++] = out->points[i];
+    out->point_count = kept;
+}
+
+static void sublinear_baseline(struct mg_searcher *s, struct mg_baseline_result *out)
+{
+    struct mg_list list = mg_list_new(s->arena, s->pool.capacity);
+    uint64_t budget[MG_SUBLINEAR_BUDGETS];
+    out->name = "sublinear";
+    if (s->p->g->forward_ops == MG_NONE || s->p->g->forward_ops >= s->p->op_count) {
+        out->not_applicable = "the graph has no backward pass";
+        return;
+    }
+    uint32_t n = mg_sublinear_budgets(s, &list, budget);
+    out->points = MG_NEW_ARRAY(s->arena, struct mg_point, n + 1);
+    for (uint32_t i = 0; i < n; i++)
+        if (mg_sublinear_segments(s, budget[i], &list, NULL, NULL))
+            add_point(s, out, &list);
+    if (mg_sublinear_cheap(s, &list))
+        add_point(s, out, &list);
+    mg_front_sort(out->points, out->point_count);
+    keep_pareto(out);
+}
+
+void mg_baselines(struct mg_searcher *s, struct mg_search_result *out)
+{
+    out->baselines = MG_NEW_ARRAY(s->arena, struct mg_baseline_result, 2);
+    sublinear_baseline(s, &out->baselines[out->baseline_count++]);
+    microbatch_baseline(s, &out->baselines[out->baseline_count++]);
+    for (uint32_t i = 0; i < out->baseline_count && s->observer->baseline; i++)
+        s->observer->baseline(s->observer->context, &out->baselines[i]);
+}
