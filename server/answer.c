@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "zoo/zoo.h"
+
 void mg_answer_write_original(struct mg_writer *w, const struct mg_answer_original *original)
 {
     mg_write_begin_object(w);
@@ -118,4 +120,33 @@ void mg_answer_write_unsupported(struct mg_writer *w, const struct mg_graph *g, 
         mg_write_end_object(w);
     }
     mg_write_end_array(w);
+}
+
+static void write_network(struct mg_writer *w, const struct mg_zoo_entry *entry)
+{
+    mg_write_begin_object(w);
+    mg_write_member_string(w, "name", entry->name);
+    mg_write_member_string(w, "title", entry->title);
+    mg_write_key(w, "parameters");
+    mg_write_begin_array(w);
+    for (uint32_t i = 0; i < entry->parameter_count; i++) {
+        mg_write_begin_object(w);
+        mg_write_member_string(w, "name", entry->parameters[i].name);
+        mg_write_member_string(w, "default", entry->parameters[i].fallback);
+        mg_write_member_string(w, "help", entry->parameters[i].help);
+        mg_write_end_object(w);
+    }
+    mg_write_end_array(w);
+    mg_write_end_object(w);
+}
+
+void mg_answer_write_zoo(struct mg_writer *w)
+{
+    mg_write_begin_object(w);
+    mg_write_key(w, "networks");
+    mg_write_begin_array(w);
+    for (uint32_t i = 0; i < mg_zoo_count(); i++)
+        write_network(w, mg_zoo_at(i));
+    mg_write_end_array(w);
+    mg_write_end_object(w);
 }

@@ -1,4 +1,4 @@
-/* The JSON that command line and HTTP interface answer with (api.md, Command line and pareto). */
+/* The JSON that command line and HTTP interface answer with. */
 #ifndef MG_SERVER_ANSWER_H
 #define MG_SERVER_ANSWER_H
 
@@ -34,5 +34,8 @@ void mg_answer_write_unsupported(struct mg_writer *w, const struct mg_graph *g, 
 void mg_answer_techniques(uint32_t mask, char out[MG_TECHNIQUES_TEXT]);
 /* "12.93 GB" */
 void mg_answer_bytes(uint64_t bytes, char out[24]);
+
+/* {"networks": [...]}: what the zoo has, with its parameters. */
+void mg_answer_write_zoo(struct mg_writer *w);
 
 #endif

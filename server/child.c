@@ -1,6 +1,5 @@
 #include "server/child.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -70,19 +69,4 @@ const void *mg_child_map(int fd, size_t *size)
         return NULL;
     *size = (size_t)status.st_size;
     return data;
-}
-
-bool mg_child_write(int fd, const void *data, size_t size)
-{
-    const char *at = data;
-    while (size) {
-        ssize_t done = write(fd, at, size);
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done <= 0)
-            return false;
-        at += done;
-        size -= (size_t)done;
-    }
-    return true;
 }

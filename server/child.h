@@ -18,6 +18,5 @@ struct mg_child_limits {
 bool mg_child_settle(const struct mg_child_limits *limits, long parent);
 /* The whole of a descriptor, mapped read-only; NULL with *size 0 if it is empty. */
 const void *mg_child_map(int fd, size_t *size);
-bool mg_child_write(int fd, const void *data, size_t size);
 
 #endif

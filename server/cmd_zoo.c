@@ -1,37 +1,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "server/answer.h"
 #include "server/source.h"
-
-static void write_entry(struct mg_writer *w, const struct mg_zoo_entry *entry)
-{
-    mg_write_begin_object(w);
-    mg_write_member_string(w, "name", entry->name);
-    mg_write_member_string(w, "title", entry->title);
-    mg_write_key(w, "parameters");
-    mg_write_begin_array(w);
-    for (uint32_t i = 0; i < entry->parameter_count; i++) {
-        mg_write_begin_object(w);
-        mg_write_member_string(w, "name", entry->parameters[i].name);
-        mg_write_member_string(w, "default", entry->parameters[i].fallback);
-        mg_write_member_string(w, "help", entry->parameters[i].help);
-        mg_write_end_object(w);
-    }
-    mg_write_end_array(w);
-    mg_write_end_object(w);
-}
 
 static int list_as_json(void)
 {
     struct mg_writer w;
     mg_writer_init(&w);
-    mg_write_begin_object(&w);
-    mg_write_key(&w, "networks");
-    mg_write_begin_array(&w);
-    for (uint32_t i = 0; i < mg_zoo_count(); i++)
-        write_entry(&w, mg_zoo_at(i));
-    mg_write_end_array(&w);
-    mg_write_end_object(&w);
+    mg_answer_write_zoo(&w);
     int code = mg_writer_finish(&w) && puts(w.data) >= 0 ? MG_EXIT_DONE : MG_EXIT_FAILED;
     mg_writer_release(&w);
     return code;

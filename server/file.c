@@ -102,3 +102,18 @@ bool mg_file_write(const char *path, const void *data, size_t size)
     unlink(beside);
     return false;
 }
+
+bool mg_write_all(int fd, const void *data, size_t size)
+{
+    const char *at = data;
+    while (size) {
+        ssize_t done = write(fd, at, size);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done <= 0)
+            return false;
+        at += done;
+        size -= (size_t)done;
+    }
+    return true;
+}

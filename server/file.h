@@ -1,4 +1,4 @@
-/* Whole files for the command line; errors are said on stderr. */
+/* Files whole. What takes a path is for the command line: errors are said on stderr. */
 #ifndef MG_SERVER_FILE_H
 #define MG_SERVER_FILE_H
 
@@ -17,5 +17,8 @@ bool mg_file_open(struct mg_file *file, const char *path);
 void mg_file_close(struct mg_file *file); /* also one that was never opened, if all is zero */
 /* Writes beside the target and renames: readers see the old or the new file. "-" is standard output. */
 bool mg_file_write(const char *path, const void *data, size_t size);
+
+/* All of it to a descriptor. False: errno says why. */
+bool mg_write_all(int fd, const void *data, size_t size);
 
 #endif

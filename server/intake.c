@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "server/file.h"
 #include "server/spawn.h"
 #include "server/wire.h"
 
@@ -180,7 +181,7 @@ static void keep_body(uv_work_t *work)
     ssize_t got;
     int out = open(keep->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     while (out >= 0 && (got = pread(keep->fd, buffer, sizeof buffer, at)) > 0) {
-        if (!mg_memfd_write(out, buffer, (size_t)got))
+        if (!mg_write_all(out, buffer, (size_t)got))
             break;
         at += got;
     }
@@ -430,7 +431,7 @@ static bool fill_parts(struct ask *ask, const struct mg_intake_question *questio
         return false;
     for (unsigned i = 0; i < MG_INTAKE_PARTS; i++) {
         ask->question.part_size[i] = question->part[i].size;
-        if (question->part[i].size && !mg_memfd_write(ask->in, question->part[i].data, question->part[i].size))
+        if (question->part[i].size && !mg_write_all(ask->in, question->part[i].data, question->part[i].size))
             return false;
     }
     return true;

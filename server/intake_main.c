@@ -14,6 +14,7 @@
 #include "formats/formats.h"
 #include "server/answer.h"
 #include "server/child.h"
+#include "server/file.h"
 #include "server/intake.h"
 #include "server/options.h"
 #include "server/pack.h"
@@ -448,7 +449,7 @@ static bool deliver(struct session *s, struct ask *a, bool failed)
     good = mg_writer_finish(&a->meta) && good;
     const void *body = a->blob ? a->blob : (const void *)a->body.data;
     size_t size = a->blob ? a->blob_size : a->body.size;
-    good = good && mg_child_write(s->out, body, size) && mg_child_write(s->out, a->meta.data, a->meta.size);
+    good = good && mg_write_all(s->out, body, size) && mg_write_all(s->out, a->meta.data, a->meta.size);
     struct mg_wire_answer reply = {
         .id = s->question.id, .failed = failed || !good, .body_size = size, .meta_size = good ? a->meta.size : 0};
     return send(MG_WIRE_FD, &reply, sizeof reply, MSG_NOSIGNAL) == (ssize_t)sizeof reply;

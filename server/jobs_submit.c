@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "server/file.h"
 #include "server/jobs_priv.h"
 #include "server/spawn.h"
 
@@ -406,7 +407,7 @@ static void on_body(void *ctx, const struct mg_store_result *result)
     struct mg_pending *pending = ctx;
     mg_jobs *jobs = pending->jobs;
     int fd = result->code == MG_STORE_OK ? mg_memfd("body") : -1;
-    if (fd < 0 || !mg_memfd_write(fd, result->blob.data, result->blob.size)) {
+    if (fd < 0 || !mg_write_all(fd, result->blob.data, result->blob.size)) {
         mg_jobs_say(jobs, "error", "body", "job %s: %s", pending->id, result->message);
         if (fd >= 0)
             close(fd);

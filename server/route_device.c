@@ -11,6 +11,7 @@
 
 #include "device/device.h"
 #include "server/devices.h"
+#include "server/file.h"
 #include "server/http_priv.h"
 #include "server/log.h"
 #include "server/routes.h"
@@ -146,20 +147,6 @@ struct put {
     char error[160];
 };
 
-static bool write_whole(int fd, const char *data, size_t size)
-{
-    while (size) {
-        ssize_t count = write(fd, data, size);
-        if (count <= 0 && errno != EINTR)
-            return false;
-        if (count > 0) {
-            data += count;
-            size -= (size_t)count;
-        }
-    }
-    return fsync(fd) == 0;
-}
-
 static bool write_beside(int dir, const char *name, const struct mg_writer *text)
 {
     char file[80], beside[80];
@@ -168,7 +155,7 @@ static bool write_beside(int dir, const char *name, const struct mg_writer *text
     int fd = openat(dir, beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
     if (fd < 0)
         return false;
-    bool fine = write_whole(fd, text->data, text->size);
+    bool fine = mg_write_all(fd, text->data, text->size) && fsync(fd) == 0;
     fine = close(fd) == 0 && fine && renameat(dir, beside, dir, file) == 0 && fsync(dir) == 0;
     if (!fine)
         unlinkat(dir, beside, 0);

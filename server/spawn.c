@@ -16,21 +16,6 @@ int mg_memfd(const char *name)
     return memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
 }
 
-bool mg_memfd_write(int fd, const void *data, size_t size)
-{
-    const char *at = data;
-    while (size) {
-        ssize_t done = write(fd, at, size);
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done <= 0)
-            return false;
-        at += done;
-        size -= (size_t)done;
-    }
-    return true;
-}
-
 bool mg_memfd_seal(int fd)
 {
     return fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) == 0;

@@ -9,7 +9,6 @@
 
 /* An anonymous file (close-on-exec), -1 on failure. */
 int mg_memfd(const char *name);
-bool mg_memfd_write(int fd, const void *data, size_t size);
 /* No more writes, growth or shrinking. */
 bool mg_memfd_seal(int fd);
 /* An open file in DIR/spool that has no name any more, -1 on failure. */

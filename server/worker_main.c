@@ -18,6 +18,7 @@
 #include "formats/formats.h"
 #include "server/answer.h"
 #include "server/child.h"
+#include "server/file.h"
 #include "server/options.h"
 #include "server/pack.h"
 #include "server/plan_blob.h"
@@ -190,7 +191,7 @@ static struct spooled *spool(struct run *run, const struct mg_point *point)
         return NULL;
     }
     entry = new_spooled(run);
-    if (entry && mg_child_write(MG_WORKER_SPOOL, blob, size)) {
+    if (entry && mg_write_all(MG_WORKER_SPOOL, blob, size)) {
         *entry = (struct spooled){.offset = run->spool_at, .length = size, .crc = crc32(0, blob, (uInt)size)};
         memcpy(entry->id, point->id, sizeof entry->id);
         run->spool_at += size;
