@@ -12,6 +12,7 @@
 
 #include <zlib.h>
 
+#include "server/file.h"
 #include "server/spawn.h"
 
 enum { STDERR_TAIL = 2000, MAX_BLOB = 64 << 20, MAX_IDS = 256 };
@@ -300,18 +301,13 @@ void mg_worker_stop(mg_worker *worker, unsigned grace_ms)
     uv_timer_start(&worker->grace, on_grace_over, grace_ms, 0);
 }
 
-long mg_worker_pid(const mg_worker *worker)
-{
-    return worker->process.pid;
-}
-
 /* ---- the start ---- */
 
 static bool write_starts(int fd, const struct mg_worker_config *config)
 {
     for (size_t i = 0; i < config->start_count; i++) {
         uint64_t size = config->starts[i].size;
-        if (!mg_memfd_write(fd, &size, sizeof size) || !mg_memfd_write(fd, config->starts[i].data, size))
+        if (!mg_write_all(fd, &size, sizeof size) || !mg_write_all(fd, config->starts[i].data, size))
             return false;
     }
     return true;
@@ -327,8 +323,8 @@ static int make_input(const struct mg_worker_config *config)
     int fd = mg_memfd("job");
     if (fd < 0)
         return -1;
-    if (mg_memfd_write(fd, &head, sizeof head) && mg_memfd_write(fd, config->request, config->request_size) &&
-        mg_memfd_write(fd, config->graph, config->graph_size) && write_starts(fd, config) && mg_memfd_seal(fd))
+    if (mg_write_all(fd, &head, sizeof head) && mg_write_all(fd, config->request, config->request_size) &&
+        mg_write_all(fd, config->graph, config->graph_size) && write_starts(fd, config) && mg_memfd_seal(fd))
         return fd;
     close(fd);
     return -1;

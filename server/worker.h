@@ -100,6 +100,5 @@ void mg_worker_stop(mg_worker *worker, unsigned grace_ms);
 void mg_worker_kill(mg_worker *worker);
 /* A packed plan from the spool, malloc'ed; NULL if it is damaged. */
 void *mg_worker_read(mg_worker *worker, const struct mg_spooled *where);
-long mg_worker_pid(const mg_worker *worker);
 
 #endif

@@ -220,13 +220,6 @@ struct mg_hash128 mg_hash_add(struct mg_hash128 a, struct mg_hash128 b)
     return sum;
 }
 
-struct mg_hash128 mg_hash_sub(struct mg_hash128 a, struct mg_hash128 b)
-{
-    struct mg_hash128 difference = {a.lo - b.lo, a.hi - b.hi};
-    difference.hi -= a.lo < b.lo;
-    return difference;
-}
-
 void mg_rng_init(struct mg_rng *rng, uint64_t seed)
 {
     for (unsigned i = 0; i < 4; i++) {

@@ -18,15 +18,14 @@ void mg_sha256_final(struct mg_sha256 *hash, uint8_t out[32]);
 /* Lower-case hex of SHA-256(data); out holds 65 bytes. */
 void mg_sha256_hex(const void *data, size_t size, char out[65]);
 
-/* 128-bit values: states hash to the *sum* of the hashes of their local tokens, so a move updates
- * the hash by subtracting and adding a few tokens (search.md 7). */
+/* 128-bit values: a whole may hash to the *sum* of the hashes of its parts, so that the
+ * order of summation does not matter. */
 struct mg_hash128 {
     uint64_t lo, hi;
 };
 struct mg_hash128 mg_hash_bytes(const void *data, size_t size, uint64_t seed);
 struct mg_hash128 mg_hash_words(const uint64_t *words, size_t count);
 struct mg_hash128 mg_hash_add(struct mg_hash128 a, struct mg_hash128 b);
-struct mg_hash128 mg_hash_sub(struct mg_hash128 a, struct mg_hash128 b);
 
 /* xoshiro256**, seeded through splitmix64: the same sequence everywhere. */
 struct mg_rng {

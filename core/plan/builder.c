@@ -385,11 +385,6 @@ bool mg_plan_builder_same_storage(const struct mg_plan_builder *b, uint32_t a, u
     return a < b->instance_count && c < b->instance_count && b->instances[a].storage == b->instances[c].storage;
 }
 
-uint64_t mg_plan_builder_storage_bytes(const struct mg_plan_builder *b, uint32_t instance)
-{
-    return b->storages[b->instances[instance].storage].bytes;
-}
-
 void mg_plan_builder_edit(struct mg_plan_builder *b, const char *rule, const char *binding, const char *removed,
                           const char *added)
 {

@@ -2,7 +2,7 @@
  *
  * The builder keeps a plan *well formed* (canonical instances, storages, prices and their
  * signatures, boxes of parts); whether it is *right* (order, versions, meaning) is the business of
- * the simulator's and above all the checker's eyes. Rules are those of memory-model.md.
+ * the simulator's and above all the checker's eyes. Rules are those of MODEL.md.
  *
  * All memory comes from the arena, so every call except mg_plan_builder_finish must stand inside an
  * mg_arena_guard() on it. Errors are sticky: after the first one calls return MG_NONE or do nothing,
@@ -83,7 +83,6 @@ uint32_t mg_plan_builder_operand(struct mg_plan_builder *b, mg_op op, uint32_t s
 /* Was the (base of the) instance made in the body of the innermost open region, with a storage of its own? */
 bool mg_plan_builder_is_local(const struct mg_plan_builder *b, uint32_t instance);
 bool mg_plan_builder_same_storage(const struct mg_plan_builder *b, uint32_t a, uint32_t c);
-uint64_t mg_plan_builder_storage_bytes(const struct mg_plan_builder *b, uint32_t instance);
 
 /* ---- the rest ---- */
 /* Appends to the plan's list of edits; texts are canonical JSON and are copied. */

@@ -154,30 +154,32 @@ static void cut_box(const struct mg_axis_use *use, const struct mg_cut *cut, int
     shape->dim[use->dim] = (cut->hi - cut->lo) * use->unit;
 }
 
-void mg_nest_out_box(const struct mg_graph *g, const struct mg_region *regions, const struct mg_nest *nest, mg_op op,
-                     uint32_t slot, int64_t lo[MG_MAX_RANK], struct mg_shape *shape)
+/* The box of a value that the operator makes (reads) as its result (operand) `slot`. */
+static void nest_box(const struct mg_graph *g, const struct mg_region *regions, const struct mg_nest *nest, mg_op op,
+                     bool out, uint32_t slot, int64_t lo[MG_MAX_RANK], struct mg_shape *shape)
 {
     struct mg_cut cuts[MG_MAX_NEST];
     uint32_t axis_count, count = mg_nest_cuts(regions, nest, op, cuts);
     const struct mg_axis *axes = mg_op_axes(g, op, &axis_count);
-    *shape = g->values[g->ops[op].out[slot]].shape;
+    *shape = g->values[out ? g->ops[op].out[slot] : g->ops[op].in[slot]].shape;
     for (uint32_t d = 0; d < MG_MAX_RANK; d++)
         lo[d] = 0;
-    for (uint32_t c = 0; c < count; c++)
-        cut_box(&axes[cuts[c].axis].out[slot], &cuts[c], lo, shape);
+    for (uint32_t c = 0; c < count; c++) {
+        const struct mg_axis *axis = &axes[cuts[c].axis];
+        cut_box(out ? &axis->out[slot] : &axis->in[slot], &cuts[c], lo, shape);
+    }
+}
+
+void mg_nest_out_box(const struct mg_graph *g, const struct mg_region *regions, const struct mg_nest *nest, mg_op op,
+                     uint32_t slot, int64_t lo[MG_MAX_RANK], struct mg_shape *shape)
+{
+    nest_box(g, regions, nest, op, true, slot, lo, shape);
 }
 
 void mg_nest_in_box(const struct mg_graph *g, const struct mg_region *regions, const struct mg_nest *nest, mg_op op,
                     uint32_t slot, int64_t lo[MG_MAX_RANK], struct mg_shape *shape)
 {
-    struct mg_cut cuts[MG_MAX_NEST];
-    uint32_t axis_count, count = mg_nest_cuts(regions, nest, op, cuts);
-    const struct mg_axis *axes = mg_op_axes(g, op, &axis_count);
-    *shape = g->values[g->ops[op].in[slot]].shape;
-    for (uint32_t d = 0; d < MG_MAX_RANK; d++)
-        lo[d] = 0;
-    for (uint32_t c = 0; c < count; c++)
-        cut_box(&axes[cuts[c].axis].in[slot], &cuts[c], lo, shape);
+    nest_box(g, regions, nest, op, false, slot, lo, shape);
 }
 
 bool mg_region_reduces(const struct mg_graph *g, const struct mg_region *region, mg_op op, uint32_t slot)

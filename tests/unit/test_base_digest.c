@@ -90,15 +90,11 @@ Test(hash, every_bit_and_the_seed_matter)
     }
 }
 
-Test(hash, sums_carry_and_come_apart)
+Test(hash, sums_carry)
 {
     struct mg_hash128 a = {UINT64_MAX, 7}, b = {2, UINT64_MAX}, sum = mg_hash_add(a, b);
     cr_assert_eq(sum.lo, 1);
     cr_assert_eq(sum.hi, 7);
-    struct mg_hash128 back = mg_hash_sub(sum, b);
-    cr_assert(back.lo == a.lo && back.hi == a.hi);
-    back = mg_hash_sub(sum, a);
-    cr_assert(back.lo == b.lo && back.hi == b.hi);
 }
 
 /* xoshiro256** from the state 1, 2, 3, 4 (published with the Rust crate), splitmix64 seeds. */
