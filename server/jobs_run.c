@@ -323,11 +323,11 @@ static void count_end(mg_jobs *jobs, const struct mg_worker_event *event)
 static enum mg_job_outcome outcome_of(const struct mg_run *run, const struct mg_worker_event *event)
 {
     if (!run->limited)
-        return MG_OUTCOME_FRONT;
+        return MG_JOB_OUTCOME_FRONT;
     for (size_t i = 0; i < run->published_count; i++)
         if (mg_pareto_meets(&run->published[i], &run->limits))
-            return MG_OUTCOME_MET;
-    return strcmp(event->outcome, "infeasible") == 0 ? MG_OUTCOME_INFEASIBLE : MG_OUTCOME_NOT_MET;
+            return MG_JOB_OUTCOME_MET;
+    return strcmp(event->outcome, "infeasible") == 0 ? MG_JOB_OUTCOME_INFEASIBLE : MG_JOB_OUTCOME_NOT_MET;
 }
 
 static enum mg_job_stop stop_of(const struct mg_job *job, const struct mg_worker_event *event)

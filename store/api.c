@@ -1,7 +1,7 @@
 /* The face of store.h: each function copies its arguments into an operation and starts it. */
 #include <fcntl.h>
 
-#include "store_priv.h"
+#include "store/store_priv.h"
 
 char *mg_op_text(struct mg_op *op, const char *text)
 {

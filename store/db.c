@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "store_priv.h"
+#include "store/store_priv.h"
 
 static const struct {
     const char *name;
@@ -14,7 +14,7 @@ static const struct {
     const char *sql;
 } statements[] = {
 #define STMT(name, where, sql) {#name, where, sql},
-#include "statements.def"
+#include "store/statements.def"
 #undef STMT
 };
 

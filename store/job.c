@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "store_priv.h"
+#include "store/store_priv.h"
 
 const char *mg_op_column(struct mg_op *op, sqlite3_stmt *stmt, int column)
 {

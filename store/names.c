@@ -1,7 +1,7 @@
 /* Names of the enums, as JSON and the tables spell them. */
 #include <string.h>
 
-#include "store_priv.h"
+#include "store/store_priv.h"
 
 #define COUNT(table) (int)(sizeof(table) / sizeof *(table))
 

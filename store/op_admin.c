@@ -1,5 +1,5 @@
 /* Progress, labels, pins, removal and retention. */
-#include "store_priv.h"
+#include "store/store_priv.h"
 
 static const int64_t DAY_MS = 24 * 3600 * 1000;
 

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/digest.h"
-#include "store_priv.h"
+#include "base/digest.h"
+#include "store/store_priv.h"
 
 enum { CURSOR_LEN = 48 };
 

@@ -3,7 +3,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "store_priv.h"
+#include "store/store_priv.h"
 
 void mg_op_run_get_job(struct mg_op *op, struct mg_db *db)
 {

@@ -3,7 +3,7 @@
  * validating -> queued -> (waiting) -> running -> succeeded | failed | cancelled; running -> cancelling -> cancelled;
  * running -> queued after a crash or a drain. A worker may die under a job once; the second death ends it. A job that
  * was running at three unclean starts of the daemon fails: it may be what kills it. */
-#include "store_priv.h"
+#include "store/store_priv.h"
 
 enum { CRASHES_MAX = 2, UNCLEAN_STARTS_MAX = 3 };
 
@@ -148,7 +148,7 @@ void mg_op_run_finish(struct mg_op *op, struct mg_db *db)
     }
     save_figures(db, job->number, o);
     job->state = o->state;
-    job->outcome = o->state == MG_JOB_FAILED ? MG_OUTCOME_NONE : o->outcome;
+    job->outcome = o->state == MG_JOB_FAILED ? MG_JOB_OUTCOME_NONE : o->outcome;
     job->stopped_by = o->stopped_by;
     end_job(op, db, job, o->error);
 }

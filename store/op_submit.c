@@ -4,7 +4,7 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 
-#include "store_priv.h"
+#include "store/store_priv.h"
 
 enum { ID_TRIES = 4 };
 

@@ -15,7 +15,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include "store_priv.h"
+#include "store/store_priv.h"
 
 struct why {
     char *message;

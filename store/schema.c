@@ -3,7 +3,7 @@
  *
  * Facts that lists sort by are generated columns with an index, so that a page is one range of that index; a job
  * without the fact sorts last. Enums are text under a CHECK: legible in any SQLite shell, safe from renumbering. */
-#include "store_priv.h"
+#include "store/store_priv.h"
 
 static const char SCHEMA_1[] =
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;"

@@ -53,11 +53,11 @@ enum mg_job_state {
 };
 enum mg_job_priority { MG_PRIORITY_INTERACTIVE = 0, MG_PRIORITY_NORMAL, MG_PRIORITY_BATCH };
 enum mg_job_outcome {
-    MG_OUTCOME_NONE = 0,
-    MG_OUTCOME_MET,
-    MG_OUTCOME_NOT_MET,
-    MG_OUTCOME_INFEASIBLE,
-    MG_OUTCOME_FRONT
+    MG_JOB_OUTCOME_NONE = 0,
+    MG_JOB_OUTCOME_MET,
+    MG_JOB_OUTCOME_NOT_MET,
+    MG_JOB_OUTCOME_INFEASIBLE,
+    MG_JOB_OUTCOME_FRONT
 };
 enum mg_job_stop {
     MG_STOP_NONE = 0,

@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <sqlite3.h>
 
-#include "core/base/arena.h"
+#include "base/arena.h"
 #include "store/store.h"
 
 #define MG_STORE_APPLICATION_ID 0x4d414753 /* "MAGS" */
@@ -20,7 +20,7 @@ extern const int mg_store_version;
 
 enum mg_stmt {
 #define STMT(name, where, sql) MG_STMT_##name,
-#include "statements.def"
+#include "store/statements.def"
 #undef STMT
     MG_STMT_COUNT
 };
@@ -105,14 +105,14 @@ void mg_db_rollback(struct mg_db *db);
 enum mg_op_class { MG_OP_PROMISE, MG_OP_PROGRESS, MG_OP_READ };
 enum mg_op_kind {
 #define OP(name, class) MG_OP_##name,
-#include "ops.def"
+#include "store/ops.def"
 #undef OP
     MG_OP_COUNT
 };
 
 struct mg_op;
 #define OP(name, class) void mg_op_run_##name(struct mg_op *op, struct mg_db *db);
-#include "ops.def"
+#include "store/ops.def"
 #undef OP
 
 /* Copies of the arguments, in the operation's arena; each kind uses some. */

@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "store_priv.h"
+#include "store/store_priv.h"
 
 enum { GROUP_MAX = 512 };
 
@@ -22,7 +22,7 @@ static const struct {
     void (*run)(struct mg_op *op, struct mg_db *db);
 } kinds[] = {
 #define OP(name, class) {#name, MG_OP_##class, mg_op_run_##name},
-#include "ops.def"
+#include "store/ops.def"
 #undef OP
 };
 

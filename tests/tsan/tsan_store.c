@@ -40,7 +40,7 @@ static int life(void)
 {
     struct mg_store_point point = any_point(MG_POINT_FRONT, "0123456789abcdef", 1, 10);
     struct mg_store_points points = {.points = &point, .n_points = 1, .event = "{}"};
-    struct mg_store_outcome end = {.state = MG_JOB_SUCCEEDED, .outcome = MG_OUTCOME_FRONT, .best = point.plan};
+    struct mg_store_outcome end = {.state = MG_JOB_SUCCEEDED, .outcome = MG_JOB_OUTCOME_FRONT, .best = point.plan};
     const char *id = "aaaaaaaaaaaa";
     return check(submit_any(&f, id), "submit") + check(DO(&f, claim, id, 0), "claim") +
            check(DO(&f, save_points, id, &points), "save") + check(DO(&f, finish, id, &end, NULL), "finish") +

@@ -37,7 +37,7 @@ static void save(const char *id, const struct mg_store_point *points, size_t n)
 static void finish(const char *id, const char *best)
 {
     struct mg_store_outcome end = {.state = MG_JOB_SUCCEEDED,
-                                   .outcome = MG_OUTCOME_FRONT,
+                                   .outcome = MG_JOB_OUTCOME_FRONT,
                                    .stopped_by = MG_STOP_SECONDS,
                                    .best = best,
                                    .evaluations = 77,
@@ -381,7 +381,7 @@ Test(store, last_points_come_with_the_end)
     struct mg_store_point point = any_point(MG_POINT_FRONT, P1, 1.1, 500);
     struct mg_store_points last = {.points = &point, .n_points = 1};
     struct mg_store_outcome end = {.state = MG_JOB_SUCCEEDED,
-                                   .outcome = MG_OUTCOME_NOT_MET,
+                                   .outcome = MG_JOB_OUTCOME_NOT_MET,
                                    .stopped_by = MG_STOP_EXHAUSTED,
                                    .best = P1,
                                    .lower_bound = 10,
@@ -391,7 +391,7 @@ Test(store, last_points_come_with_the_end)
     DO(&f, claim, A, 0);
     const struct got *got = DO(&f, finish, A, &end, &last);
     cr_assert_eq(got->code, MG_STORE_OK, "%s", got->message);
-    cr_assert_eq(got->job.outcome, MG_OUTCOME_NOT_MET);
+    cr_assert_eq(got->job.outcome, MG_JOB_OUTCOME_NOT_MET);
     cr_assert_eq(got->job.lower_bound, 10);
     cr_assert_eq(got->job.smallest_found, 500);
     cr_assert_eq(got->job.prices[3], 0.375);

@@ -379,7 +379,7 @@ static void start_replace(void)
 static void start_finish(void)
 {
     struct mg_store_outcome end = {.state = MG_JOB_SUCCEEDED,
-                                   .outcome = MG_OUTCOME_MET,
+                                   .outcome = MG_JOB_OUTCOME_MET,
                                    .stopped_by = MG_STOP_SECONDS,
                                    .best = P2,
                                    .reproducible = true};
@@ -778,7 +778,7 @@ Test(store_durable, file_of_version_1_opens)
     got = DO(&f, get_job, A);
     cr_assert_eq(got->job.state, MG_JOB_SUCCEEDED);
     cr_assert_eq(got->job.best_peak, 300);
-    cr_assert_eq(got->job.outcome, MG_OUTCOME_MET);
+    cr_assert_eq(got->job.outcome, MG_JOB_OUTCOME_MET);
     cr_assert_str_eq(got->labels, "{\"branch\":\"main\"}");
     cr_assert_eq(DO(&f, get_plan, A, "2")->code, MG_STORE_OK);
     cr_assert_eq(memcmp(f.got.blob, P2, 16), 0);
