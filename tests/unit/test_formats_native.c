@@ -6,28 +6,8 @@
 #include <time.h>
 
 #include "formats/formats.h"
+#include "tests/unit/guard_util.h"
 #include "zoo/zoo.h"
-
-struct job {
-    void (*run)(struct mg_arena *arena);
-    struct mg_arena *arena;
-};
-static enum mg_code run_job(void *context, struct mg_error *err)
-{
-    struct job *job = context;
-    (void)err;
-    job->run(job->arena);
-    return MG_OK;
-}
-static void guarded(void (*run)(struct mg_arena *arena))
-{
-    struct mg_arena arena;
-    struct mg_error err;
-    mg_arena_init(&arena, (size_t)1 << 30);
-    struct job job = {run, &arena};
-    cr_assert_eq(mg_arena_guard(&arena, run_job, &job, &err), MG_OK);
-    mg_arena_release(&arena);
-}
 
 static char *written(const struct mg_graph *g, void (*write)(struct mg_writer *, const struct mg_graph *))
 {

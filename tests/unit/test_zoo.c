@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tests/unit/guard_util.h"
 #include "zoo/zoo.h"
 
 #define MANY(options) (options), sizeof(options) / sizeof *(options)
@@ -27,28 +28,6 @@ static bool has_option(const struct mg_zoo_entry *entry, const char *name)
         if (strcmp(entry->parameters[i].name, name) == 0)
             return true;
     return false;
-}
-
-/* Guards need a frame of their own. */
-struct job {
-    void (*run)(struct mg_arena *arena);
-    struct mg_arena *arena;
-};
-static enum mg_code run_job(void *context, struct mg_error *err)
-{
-    struct job *job = context;
-    (void)err;
-    job->run(job->arena);
-    return MG_OK;
-}
-static void guarded(void (*run)(struct mg_arena *arena))
-{
-    struct mg_arena arena;
-    struct mg_error err;
-    mg_arena_init(&arena, (size_t)1 << 30);
-    struct job job = {run, &arena};
-    cr_assert_eq(mg_arena_guard(&arena, run_job, &job, &err), MG_OK);
-    mg_arena_release(&arena);
 }
 
 static void check_all(struct mg_arena *arena)

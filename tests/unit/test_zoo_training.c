@@ -1,31 +1,11 @@
-/* Training steps of the zoo: parameters, contractions and their work as workloads.md lists them (paper
- * variant, squared error, SGD), and every network differentiates in the form people train. */
+/* Training steps of the zoo: parameters, contractions and their work against figures counted apart from this program
+ * (paper variant, squared error, SGD), and every network differentiates in the form people train. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
 
+#include "tests/unit/guard_util.h"
 #include "zoo/zoo.h"
-
-struct job {
-    void (*run)(struct mg_arena *arena);
-    struct mg_arena *arena;
-};
-static enum mg_code run_job(void *context, struct mg_error *err)
-{
-    struct job *job = context;
-    (void)err;
-    job->run(job->arena);
-    return MG_OK;
-}
-static void guarded(void (*run)(struct mg_arena *arena))
-{
-    struct mg_arena arena;
-    struct mg_error err;
-    mg_arena_init(&arena, (size_t)1 << 30);
-    struct job job = {run, &arena};
-    cr_assert_eq(mg_arena_guard(&arena, run_job, &job, &err), MG_OK);
-    mg_arena_release(&arena);
-}
 
 static const struct mg_graph *training_step(struct mg_arena *arena, const char *name,
                                             const struct mg_zoo_option *options, uint32_t count, enum mg_loss loss)
