@@ -13,7 +13,7 @@
 
 enum mg_intake_kind {
     MG_INTAKE_SUBMIT,   /* body: a request document; result: see mg_intake_result */
-    MG_INTAKE_ESTIMATE, /* body: a request document; result: JSON (api.md, POST /estimate) */
+    MG_INTAKE_ESTIMATE, /* body: a request document; result: JSON, what POST /estimate answers */
     MG_INTAKE_PLAN,     /* body: request + graph + plan blob; result: the plan, args.format json or dot */
     MG_INTAKE_TIMELINE, /* body: the same; result: JSON, memory over time by kind */
     MG_INTAKE_GRAPH,    /* body: request + graph; result: the graph, args.format json or dot */

@@ -2,7 +2,7 @@
  *
  * It owns the queue, the workers, the summaries of unfinished and recent jobs and the listeners of
  * their events, and is the only part of the daemon that changes a job. All functions are called on
- * the loop's thread; answers come as mg_reply (reply.h), JSON bodies as api.md describes them. Every
+ * the loop's thread; answers come as mg_reply (reply.h), JSON bodies as schemas.json describes them. Every
  * state change is stored before anyone is told of it. */
 #ifndef MG_SERVER_JOBS_H
 #define MG_SERVER_JOBS_H

@@ -1,4 +1,4 @@
-/* Jobs and fronts as JSON (api.md, Jobs and pareto). */
+/* Jobs and fronts as JSON (schemas.json: Job, JobList, Pareto). */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>

@@ -21,7 +21,7 @@ enum mg_option {
     MG_OPTION_COUNT
 };
 
-/* Exit codes (api.md, Command line). */
+/* Exit codes. */
 enum {
     MG_EXIT_DONE = 0,
     MG_EXIT_FAILED = 1,

@@ -28,7 +28,7 @@ struct mg_front_limits {
  * the new count. */
 size_t mg_pareto_reduce(struct mg_front_point *points, size_t count);
 /* Of a reduced front at most `most` points, no two nearer than 0.5 % in both directions unless they
- * are the extremes, the point for the limit, or the best for one of the targets of search.md 7. */
+ * are the extremes, the point for the limit, or the best for one of the targets that a search without a limit has. */
 size_t mg_pareto_thin(struct mg_front_point *points, size_t count, const struct mg_front_limits *limits, size_t most);
 bool mg_pareto_meets(const struct mg_front_point *point, const struct mg_front_limits *limits);
 /* Index of the point for the limit; not met: the nearest; no limit: the smallest peak within 1.10

@@ -1,4 +1,4 @@
-/* Plans at rest: versioned binary arrays, compressed (architecture.md, Plans at rest).
+/* Plans at rest: versioned binary arrays, compressed.
  *
  * The blob carries everything of struct mg_plan, so that the canonical JSON (and with it the plan's
  * id) comes out again bit for bit. Reading trusts nothing: every count and index is checked. */

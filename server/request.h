@@ -1,4 +1,4 @@
-/* A request for a plan (api.md, POST /optimize): JSON to struct, with every error pointing to its
+/* A request for a plan (the body of POST /optimize): JSON to struct, with every error pointing to its
  * member. Used by the command line, intake and the workers; the daemon only passes the text on. */
 #ifndef MG_SERVER_REQUEST_H
 #define MG_SERVER_REQUEST_H

@@ -1,4 +1,4 @@
-/* What an operator costs on a device (device-model.md). Seconds, bytes, bytes per second. */
+/* What an operator costs on a device. Seconds, bytes, bytes per second. */
 #ifndef MG_DEVICE_DEVICE_H
 #define MG_DEVICE_DEVICE_H
 
@@ -26,7 +26,7 @@ const struct mg_device *mg_device_at(uint32_t index);
 enum mg_code mg_device_read(const char *json, size_t size, struct mg_device *out, struct mg_error *err) MG_WARN_UNUSED;
 void mg_device_write(struct mg_writer *w, const struct mg_device *device); /* canonical: sorted keys */
 
-/* Seconds for one run of the operator on the compute stream; 0 for views. Exactly device-model.md;
+/* Seconds for one run of the operator on the compute stream; 0 for views. The formula stands in model.c;
  * no libm but ceil; bit-equal everywhere. */
 double mg_device_latency(const struct mg_device *device, const struct mg_op_desc *op);
 /* Explicit copies inside a plan (slice, join: one operand, one result of `bytes` each;

@@ -1,4 +1,4 @@
-/* The analytic device model (device-model.md).
+/* The analytic device model.
  *
  * A contraction is an implicit GEMM: B batches of M x N outputs with depth K, priced as the best of
  * three tile sizes and five ways to split K, against the time to move its operands once. Everything

@@ -1,4 +1,4 @@
-/* Executes a plan literally in one arena (exec/walk_plan.h).
+/* Executes a plan literally in one arena (exec/walk_plan.h; plan/MODEL.md: S1-S6, R1-R9).
  *
  * The arena is an array of slots, one for each `unit` bytes, where unit is the common divisor of the
  * dtypes' sizes; an element of size s fills s / unit slots: the first holds the number, the others

@@ -1,4 +1,4 @@
-/* Reverse-mode differentiation of a graph (graph-format.md, "Training step by autodiff").
+/* Reverse-mode differentiation of a graph: the training step.
  *
  * The forward graph is copied, the loss appended, and the operators are walked backwards. A value's
  * gradient is the sum of the contributions of its readers; all readers stand after its producer, so it

@@ -1,4 +1,4 @@
-/* Iteration axes (search.md 1): the frame, and the rules of elementwise operators, reductions,
+/* Iteration axes (MAGIS section 4.1): the frame, and the rules of elementwise operators, reductions,
  * movement and losses.
  *
  * An axis runs over at most one dimension of each operand and result, in blocks of `unit`

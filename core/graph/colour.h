@@ -1,4 +1,4 @@
-/* Weisfeiler-Lehman colours of operators (search.md 8.3): equal for operators that look alike.
+/* Weisfeiler-Lehman colours of operators: equal for operators that look alike.
  *
  * After round r two operators have the same colour iff (up to hash collisions) their types,
  * attributes, operand and result shapes, and the neighbourhoods up to distance r in both directions

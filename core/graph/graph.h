@@ -2,7 +2,7 @@
  *
  * A graph is built (mg_graph_add_*), then *normalised* once (mg_graph_normalise): names resolved,
  * shapes inferred, operators in a stable topological order, views decided and explicit `copy`
- * operators inserted where a reader cannot take a view (memory-model.md, Layout). After that it is
+ * operators inserted where a reader cannot take a view (plan/MODEL.md, Layout). After that it is
  * immutable and may be shared by threads. All memory belongs to the graph's arena.
  *
  * Shapes are element counts, outermost dimension first; bytes are logical elements * dtype size,
@@ -224,7 +224,7 @@ const struct mg_attr *mg_op_attr(const struct mg_op_info *op, enum mg_attr_key k
 int64_t mg_op_attr_int(const struct mg_op_info *op, enum mg_attr_key key);
 double mg_op_attr_float(const struct mg_op_info *op, enum mg_attr_key key);
 
-/* ---- iteration axes (search.md 1) ---- */
+/* ---- iteration axes (graph/axes.c) ---- */
 enum mg_combiner { MG_COMBINE_NONE, MG_COMBINE_SUM, MG_COMBINE_MAX, MG_COMBINE_MIN, MG_COMBINE_PROD };
 
 /* How an axis runs over one operand or result: over dimension `dim`, each axis index covering
@@ -238,7 +238,7 @@ struct mg_axis {
     char name[8];              /* "b0", "m", "n", "k", "c", "g", "d0", ... unique within the operator */
     int64_t length;            /* number of axis indices in the whole operator */
     enum mg_combiner combiner; /* for results in which it is absent; NONE there: cannot be split */
-    bool window;               /* sliding: parts overlap; recorded, not split by the first version */
+    bool window;               /* sliding: parts overlap; recorded, never cut */
     int64_t kernel, stride, dilation, pad_before, pad_after; /* window axes */
     const struct mg_axis_use *in;                            /* in_count entries */
     const struct mg_axis_use *out;                           /* out_count entries */
@@ -266,7 +266,7 @@ struct mg_cut {
 enum mg_code mg_op_describe(const struct mg_graph *g, mg_op op, const struct mg_cut *cuts, uint32_t cut_count,
                             struct mg_arena *arena, struct mg_op_desc *out, struct mg_error *err) MG_WARN_UNUSED;
 
-/* The implicit matrix multiplications of a contraction (device-model.md): B products of M x N, depth K. */
+/* The implicit matrix multiplications of a contraction: B products of M x N, depth K. */
 enum { MG_MAX_GEMMS = 5 };
 struct mg_gemm {
     int64_t b, m, n, k;
@@ -277,12 +277,12 @@ uint32_t mg_op_gemms(const struct mg_op_desc *desc, struct mg_gemm out[MG_MAX_GE
 struct mg_graph_stats {
     uint64_t parameters;      /* elements of all weights */
     uint64_t contractions;    /* matmul, conv and conv gradients */
-    double contraction_flops; /* sum of 2 B M N K (device-model.md) */
+    double contraction_flops; /* sum of 2 B M N K (mg_op_gemms) */
     uint64_t resident_bytes;
 };
 void mg_graph_stats(const struct mg_graph *g, struct mg_graph_stats *out);
 
-/* ---- training (graph-format.md, "Training step by autodiff") ---- */
+/* ---- training ---- */
 enum mg_loss { MG_LOSS_SQUARED, MG_LOSS_MSE, MG_LOSS_CROSS_ENTROPY, MG_LOSS_SUM, MG_LOSS_OUTPUT };
 enum mg_optimizer { MG_OPTIMIZER_NONE, MG_OPTIMIZER_SGD, MG_OPTIMIZER_MOMENTUM, MG_OPTIMIZER_ADAM, MG_OPTIMIZER_ADAMW };
 struct mg_training {

@@ -1,4 +1,4 @@
-/* Algebraic rewrites of a normalised graph (search.md 5, the TASO family: Jia et al., SOSP 2019).
+/* Algebraic rewrites of a normalised graph (the TASO family: Jia et al., SOSP 2019).
  *
  * Aggregation: operators that share their first operand and differ in the second alone (the projections of
  * attention; convolutions of one input) become one wide operator on the joined second operands, and slices of

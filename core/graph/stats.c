@@ -1,4 +1,4 @@
-/* Implicit matrix products of contractions (device-model.md) and the figures of a whole graph. */
+/* Implicit matrix products of contractions and the figures of a whole graph. */
 #include <string.h>
 
 #include "graph/einsum.h"

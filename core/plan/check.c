@@ -1,4 +1,4 @@
-/* The independent checker (memory-model.md, The checker): a plan is accepted only if order, meaning and
+/* The independent checker (MODEL.md, The checker): a plan is accepted only if order, meaning and
  * figures follow from the graph and the plan alone. See check_walk.c for the argument by which one look
  * at a region's body stands for all of its parts, and check_time.c for the one about durations.
  *

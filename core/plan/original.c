@@ -1,4 +1,4 @@
-/* The original: what an eager framework does (memory-model.md, The original). Operators in the order
+/* The original: what an eager framework does (MODEL.md, The original). Operators in the order
  * of the graph, each storage freed right after its last reader, in place only where the graph says so. */
 #include "plan/builder.h"
 

@@ -1,4 +1,4 @@
-/* A plan: a list of steps over a graph (memory-model.md), as published: every operand names an
+/* A plan: a list of steps over a graph, as published (rules S and R: MODEL.md): every operand names an
  * instance, every instance a storage, every step its price. All indices count from 0.
  *
  * View operators of the graph have no step: an instance of a view value is a view of an instance of
@@ -117,7 +117,7 @@ static inline const struct mg_graph *mg_plan_graph(const struct mg_graph *g, con
 enum mg_code mg_plan_derive(const struct mg_graph *g, struct mg_plan *plan, struct mg_arena *arena,
                             struct mg_error *err) MG_WARN_UNUSED;
 
-/* ---- the original: graph order, each storage freed after its last reader (memory-model.md) ---- */
+/* ---- the original: graph order, each storage freed after its last reader ---- */
 enum mg_code mg_plan_original(const struct mg_graph *g, const struct mg_device *device, struct mg_arena *arena,
                               struct mg_plan **out, struct mg_error *err) MG_WARN_UNUSED;
 /* The same with prices from a pricer of that device. */

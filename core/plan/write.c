@@ -1,4 +1,4 @@
-/* magis-plan/1 as canonical JSON (graph-format.md): sorted keys, shortest round-trip numbers, nothing
+/* magis-plan/1 as canonical JSON: sorted keys, shortest round-trip numbers, nothing
  * that depends on time, host or job. Regions are numbered from 1, so that 0 is "no region". */
 #include <inttypes.h>
 #include <string.h>

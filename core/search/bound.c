@@ -1,4 +1,4 @@
-/* A proven lower bound on the peak: what no allowed technique can take away (search.md 8.10). */
+/* A proven lower bound on the peak: what no allowed technique can take away. */
 #include "search/search.h"
 
 static uint64_t storage(const struct mg_search_options *o, const struct mg_value_info *v)

@@ -1,7 +1,7 @@
 /* Places of frees and loads by policy S8: a stored instance is freed at the first step that starts
  * when its store has ended; a load stands at the last place from which it ends before its first
  * reader starts. Times are those of a run in which computation never waits; the evaluator then says
- * what the list costs exactly. Source: memory-model.md S4, S8. */
+ * what the list costs exactly. Source: plan/MODEL.md S4, S8. */
 #include <string.h>
 
 #include "search/searcher.h"

@@ -1,4 +1,4 @@
-/* The dimension graph (search.md 1; MAGIS section 4.1): which iteration axes of which operators run
+/* The dimension graph (MAGIS section 4.1): which iteration axes of which operators run
  * over the same dimension of the data. Its connected components are what fission can split along. */
 #ifndef MG_SEARCH_DIMENSION_H
 #define MG_SEARCH_DIMENSION_H

@@ -1,4 +1,4 @@
-/* The order of a small set of steps with the least peak of live bytes (search.md 6): an abstract
+/* The order of a small set of steps with the least peak of live bytes (Ahn et al., Serenity, MLSys 2020): an abstract
  * scheduler that knows steps, what must stand before what, and the bytes that steps make and end. */
 #ifndef MG_SEARCH_DOWNSET_H
 #define MG_SEARCH_DOWNSET_H

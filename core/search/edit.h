@@ -1,8 +1,8 @@
 /* Edits of a list: recomputing a root after a gap, swapping it over a gap, taking either back, and
- * bringing the copies of a list to their best places (policy S8 of memory-model.md).
+ * bringing the copies of a list to their best places (plan/MODEL.md S8).
  *
  * A *gap* of a root is a stretch of steps between two neighbouring touches of one instance; an edit
- * acts for all readers after the gap (search.md 4). */
+ * acts for all readers after the gap: moving one of several would cost time and save nothing. */
 #ifndef MG_SEARCH_EDIT_H
 #define MG_SEARCH_EDIT_H
 

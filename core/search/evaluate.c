@@ -1,4 +1,4 @@
-/* Exact figures of a list in two linear passes (search.md 6a; memory-model.md S3, S4, R2, R3).
+/* Exact figures of a list in two linear passes (plan/MODEL.md S3, S4, R2, R3).
  *
  * Memory runs backwards: the first reader met of a root makes it live (it is freed right after),
  * its maker ends it. Time runs forwards with three clocks and F; operands matter to it only while a

@@ -1,4 +1,4 @@
-/* Best-first search (search.md 7): pop the best state of a target, apply every move, keep what is
+/* Best-first search: pop the best state of a target, apply every move, keep what is
  * better or nearly so. */
 #ifndef MG_SEARCH_EXPAND_H
 #define MG_SEARCH_EXPAND_H

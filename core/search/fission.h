@@ -1,5 +1,5 @@
 /* Fission as moves: candidates from the fission tree of every dimension, and what enable, lift,
- * disable and mutate make of a state's regions (search.md 3). */
+ * disable and mutate make of a state's regions (MAGIS section 4.2). */
 #ifndef MG_SEARCH_FISSION_H
 #define MG_SEARCH_FISSION_H
 

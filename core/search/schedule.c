@@ -1,4 +1,4 @@
-/* Windows of lists as orderings, and which windows to take (search.md 6; MAGIS section 5).
+/* Windows of lists as orderings, and which windows to take (MAGIS section 5).
  *
  * Inside a window each occurrence of an operator is an item of its own and reads the instance that was the
  * latest where the list has it. So a root's next instance waits for all readers of the one before, besides data

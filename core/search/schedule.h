@@ -1,4 +1,4 @@
-/* Re-ordering lists (search.md 6): windows of a list as orderings, intervals around changes, and what
+/* Re-ordering lists: windows of a list as orderings, intervals around changes, and what
  * the search calls. Re-ordering runs the same steps, so it only minimises memory. */
 #ifndef MG_SEARCH_SCHEDULE_H
 #define MG_SEARCH_SCHEDULE_H
@@ -11,7 +11,7 @@ struct mg_schedule_limits {
     uint32_t reach;          /* an interval is pushed outward by at most so many steps on each side */
     uint64_t target;         /* peaks below are as good as this one */
 };
-/* From scratch: what search.md 6 says. */
+/* From scratch: effort before speed. */
 static inline struct mg_schedule_limits mg_schedule_limits(void)
 {
     return (struct mg_schedule_limits){20000, 64, 20, 0};

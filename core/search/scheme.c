@@ -1,4 +1,4 @@
-/* Compiles a set of fission regions (R1-R10 of memory-model.md) into the evaluator's tables. */
+/* Compiles a set of fission regions (plan/MODEL.md R1-R10) into the evaluator's tables. */
 #include "search/scheme.h"
 
 #include <string.h>

@@ -3,7 +3,7 @@
  *
  * Time comes in three variants of the outermost part that a step runs in: 0 = the first part,
  * 1 = a later part of the larger extent, 2 = a part of the smaller extent. Outside regions only
- * variant 0 exists. (memory-model.md R1-R6; a level of nesting is collapsed into `rest`.) */
+ * variant 0 exists. (plan/MODEL.md R1-R6; a level of nesting is collapsed into `rest`.) */
 #ifndef MG_SEARCH_SCHEME_H
 #define MG_SEARCH_SCHEME_H
 

@@ -1,4 +1,4 @@
-/* The search: from a normalised graph and limits to a Pareto front of checked plans (search.md).
+/* The search: from a normalised graph and limits to a Pareto front of checked plans.
  *
  * The core does no I/O and reads no clock: time, progress and finished plans go through the
  * observer. With the same graph, options, seed and an evaluations budget the result is the same
@@ -66,7 +66,7 @@ struct mg_search_result {
     struct mg_point original;
     struct mg_point *front; /* by ascending latency; includes the original */
     uint32_t front_count;
-    uint32_t best; /* index into front (api.md, `best`) */
+    uint32_t best; /* index into front: the point for the limit, see mg_front_best */
     struct mg_baseline_result *baselines;
     uint32_t baseline_count;
     enum mg_outcome outcome;
@@ -102,7 +102,7 @@ enum mg_code mg_search(const struct mg_graph *g, const struct mg_search_options 
                        const struct mg_observer *observer, struct mg_arena *arena, struct mg_search_result *out,
                        struct mg_error *err) MG_WARN_UNUSED;
 
-/* Original figures, hot spots and the lower bound without a search (POST /estimate). */
+/* A peak that no allowed technique can get below, without a search; *op is the operator that sets it, or "". */
 enum mg_code mg_search_lower_bound(const struct mg_graph *g, const struct mg_search_options *options, uint64_t *bytes,
                                    const char **op, struct mg_error *err) MG_WARN_UNUSED;
 

@@ -3,7 +3,7 @@
  * A step is a 32-bit word: three bits of kind, the rest an index. Reading a root means reading its
  * latest instance; `compute` again makes a new instance (rematerialization); store .. free .. load
  * is a swap. Every instance is freed after its last reader, except a stored one, whose explicit
- * `free` says where (its place decides what waits for the copy: memory-model.md S4, S8). */
+ * `free` says where (its place decides what waits for the copy: plan/MODEL.md S4, S8). */
 #ifndef MG_SEARCH_STATE_H
 #define MG_SEARCH_STATE_H
 
@@ -27,7 +27,7 @@ static inline uint32_t mg_word_index(mg_word w)
     return w & (MG_WORD_NOW - 1);
 }
 
-struct mg_list { /* growable, malloc-free: capacity is fixed by the owner */
+struct mg_list { /* steps; the owner of `word` fixes the capacity */
     mg_word *word;
     uint32_t count, capacity;
 };

@@ -1,4 +1,4 @@
-/* Rematerialization by segments (Chen, Xu, Zhang, Guestrin 2016; sublinear.md): a baseline, and seeds
+/* Rematerialization by segments (Chen, Xu, Zhang, Guestrin 2016): a baseline, and seeds
  * of the search. */
 #ifndef MG_SEARCH_SUBLINEAR_H
 #define MG_SEARCH_SUBLINEAR_H

@@ -1,4 +1,4 @@
-/* The fission tree (MAGIS section 4.2, Algorithm 1; search.md 3): which sets of operators are worth
+/* The fission tree (MAGIS section 4.2, Algorithm 1): which sets of operators are worth
  * splitting, from the dominator tree of one dimension's subgraph and the values alive at the peak. */
 #ifndef MG_SEARCH_TREE_H
 #define MG_SEARCH_TREE_H
@@ -35,7 +35,7 @@ uint32_t mg_dominators_choose(const struct mg_flow *flow, const struct mg_domina
 /* Is `node` strictly under `above`? */
 bool mg_dominators_under(const struct mg_dominators *d, uint32_t node, uint32_t above);
 
-/* The next part count in the list of search.md 3 for that length (`up`: larger); `parts` itself if
+/* The next part count in the list of mg_part_counts for that length (`up`: larger); `parts` itself if
  * there is none. */
 uint32_t mg_parts_next(int64_t length, uint32_t parts, bool up);
 /* The list itself: divisors of the length together with 2..8, 10, 12, 16, 24, 32, ..., ascending. */

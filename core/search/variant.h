@@ -1,4 +1,4 @@
-/* The graph with the algebraic rewrites that pay (search.md 5), as a further problem for the search. */
+/* The graph with the algebraic rewrites that pay, as a further problem for the search. */
 #ifndef MG_SEARCH_VARIANT_H
 #define MG_SEARCH_VARIANT_H
 

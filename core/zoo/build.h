@@ -3,7 +3,7 @@
  * A family is a file with a table of networks; each has a function that builds it with the layers
  * below. Failure is sticky: after the first one every call returns at once, so that networks read
  * like their definitions. `real` layers have what the original has (bias, batch norm, dropout);
- * in the `paper` variant those layers are the identity (workloads.md). */
+ * in the `paper` variant those layers are the identity. */
 #ifndef MG_ZOO_BUILD_H
 #define MG_ZOO_BUILD_H
 

@@ -1,4 +1,4 @@
-/* Generators of well-known networks (workloads.md). */
+/* Generators of well-known networks. */
 #ifndef MG_ZOO_ZOO_H
 #define MG_ZOO_ZOO_H
 

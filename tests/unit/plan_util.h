@@ -19,7 +19,7 @@ static inline void guarded(struct mg_arena *arena, enum mg_code (*fn)(void *cont
     cr_assert_eq(code, MG_OK, "%s: %s", mg_code_name(code), err.message);
 }
 
-/* x_i = relu(x_(i-1)), y_n-1 = x_n + x_(n-1), y_i = y_(i+1) + x_i (paper-facts.md, Figure 2). */
+/* x_i = relu(x_(i-1)), y_n-1 = x_n + x_(n-1), y_i = y_(i+1) + x_i (MAGIS, Figure 2). */
 static inline void figure2(struct bench *b, int n, int64_t rows, int64_t columns)
 {
     mg_value x[64], y;

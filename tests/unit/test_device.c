@@ -1,4 +1,4 @@
-/* The analytic model against figures worked out from device-model.md by hand (each case says which
+/* The analytic model against figures worked out by hand (each case says which
  * tile, split and number of waves wins), and device profiles as JSON. */
 #include <criterion/criterion.h>
 #include <math.h>

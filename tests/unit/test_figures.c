@@ -12,7 +12,7 @@ static double no_clock(void *context)
     return 0;
 }
 
-/* The sanitizers look at code, not at figures: a tenth of the work is enough for them. */
+/* The sanitizers look at code, not at figures: a twentieth of the work is enough for them. */
 #ifdef __SANITIZE_ADDRESS__
 enum { SHARE = 20 };
 #else

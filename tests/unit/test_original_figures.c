@@ -1,4 +1,4 @@
-/* The originals of the training steps in workloads.md: peak and latency on the rtx3090 model, against figures that
+/* The originals of the training steps of the zoo: peak and latency on the rtx3090 model, against figures that
  * were worked out apart from this program (GB = 10^9 bytes). */
 #include <criterion/criterion.h>
 #include <math.h>
