@@ -42,7 +42,7 @@ static double gap_gain(const struct mg_searcher *s, const struct mg_descent *d, 
 }
 
 /* Share of the link that the list leaves idle: copies are free as long as it lasts. */
-static double link_slack(const struct mg_searcher *s, const struct mg_descent *d)
+static double link_slack(const struct mg_descent *d)
 {
     const struct mg_scheme *l = d->scheme;
     double busy = 0;
@@ -53,7 +53,6 @@ static double link_slack(const struct mg_searcher *s, const struct mg_descent *d
         uint32_t parts = l->home[x] == MG_NONE ? 1 : l->regions[l->home[x]].parts;
         busy += parts * l->load_s[0][x];
     }
-    (void)s;
     double slack = d->cost.latency - busy;
     return slack > 0 ? slack : 0;
 }
@@ -97,7 +96,7 @@ static uint32_t find_candidates(struct mg_searcher *s, const struct mg_descent *
                                 struct candidate *list)
 {
     const double floor_seconds = 1e-5 * s->original.latency;
-    double slack = link_slack(s, d);
+    double slack = link_slack(d);
     uint32_t count = 0;
     for (uint32_t i = 0; i < gaps; i++) {
         double gain = gap_gain(s, d, &s->gaps[i]);

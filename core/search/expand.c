@@ -84,12 +84,10 @@ static bool mark_seen(struct mg_frontier *f, struct mg_searcher *s, struct mg_ha
     return true;
 }
 
-static void offer(struct mg_frontier *f, struct mg_searcher *s, struct mg_queue *q, const struct mg_scheme *l,
-                  struct mg_list *list)
+static void offer(struct mg_searcher *s, struct mg_queue *q, const struct mg_scheme *l, struct mg_list *list)
 {
     struct mg_cost cost = mg_searcher_try(s, l, list);
     double value = value_of(s, &q->target, cost);
-    (void)f;
     if (value >= q->best * 1.1 || q->count == QUEUE_MAX)
         return;
     if (value < q->best)
@@ -108,9 +106,9 @@ static void expand_gaps(struct mg_frontier *f, struct mg_searcher *s, struct mg_
         struct mg_chain chain;
         if (s->options->techniques & MG_TECHNIQUE_REMAT && mg_chain_find(&s->spans, s->p, x->scheme, gap, &chain) &&
             mg_edit_remat(&x->list, gap, &chain, &f->work))
-            offer(f, s, q, x->scheme, &f->work);
+            offer(s, q, x->scheme, &f->work);
         if (mg_may_swap(s, x->scheme, gap->root) && mg_edit_swap(&s->spans, &x->list, gap, false, &f->work))
-            offer(f, s, q, x->scheme, &f->work);
+            offer(s, q, x->scheme, &f->work);
     }
 }
 
@@ -133,7 +131,7 @@ static void expand_undo(struct mg_frontier *f, struct mg_searcher *s, struct mg_
         undo[extra[mg_rng_below(&s->rng, count)]] = 1;
         mg_edit_undo(s->p, &x->list, undo, s->scratch, &f->work);
         if (mg_list_check(s->p, x->scheme, &f->work, s->scratch, &why) == MG_OK)
-            offer(f, s, q, x->scheme, &f->work);
+            offer(s, q, x->scheme, &f->work);
     }
 }
 
@@ -145,7 +143,7 @@ static void expand_fission(struct mg_frontier *f, struct mg_searcher *s, struct 
     count = mg_fission_moves(s, x->scheme, candidate, count, scheme);
     for (uint32_t i = 0; i < count && !s->stop; i++)
         if (mg_fission_transplant(s, &x->list, scheme[i], &f->work))
-            offer(f, s, q, scheme[i], &f->work);
+            offer(s, q, scheme[i], &f->work);
 }
 
 static struct mg_state *next_state(struct mg_frontier *f, struct mg_searcher *s, struct mg_queue *q)

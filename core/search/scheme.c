@@ -467,7 +467,8 @@ enum mg_code mg_scheme_build(struct mg_problem *p, const struct mg_region *specs
                              struct mg_arena *arena, struct mg_scheme **out, struct mg_error *why)
 {
     struct compiler c = {
-        p, MG_NEW(arena, struct mg_scheme), arena, specs, count, MG_NEW_ARRAY(arena, struct chain, p->op_count), why, 0};
+        p, MG_NEW(arena, struct mg_scheme), arena, specs, count, MG_NEW_ARRAY(arena, struct chain, p->op_count), why,
+        0};
     allocate(&c);
     copy_specs(&c);
     enum mg_code code = read_specs(&c);
