@@ -4,7 +4,7 @@
 
 #include "measure/measure_priv.h"
 
-static const struct mg_backend *const backends[] = {&mg_backend_cpu, &mg_backend_model};
+static const struct mg_backend *const backends[] = {&mg_backend_cpu, &mg_backend_cuda, &mg_backend_model};
 
 /* ---- devices ---- */
 

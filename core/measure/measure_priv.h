@@ -41,7 +41,7 @@ struct mg_engine {
     void *detail;
 };
 
-extern const struct mg_backend mg_backend_model, mg_backend_cpu;
+extern const struct mg_backend mg_backend_model, mg_backend_cpu, mg_backend_cuda;
 
 /* Attributes of a description; the schema guarantees their presence. */
 int64_t mg_prepared_int(const struct mg_prepared *p, enum mg_attr_key key);

@@ -1,0 +1,475 @@
+/* The cuda back end against a driver that only records: what is opened, compiled, launched, copied and waited for. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "graph_util.h"
+#include "measure/cuda_priv.h"
+
+/* ---- the recording driver ---- */
+
+static struct {
+    char source[16384], option[64], kernel[16];
+    unsigned grid, block;
+    uint64_t address[4];
+    uint32_t launches, modules, programs, streams, events, memory, hosts, layouts, descs;
+    void *recorded, *waiting, *waited_for;
+    size_t copied;
+    int fail_alloc, choices;
+    int64_t ld, rows;
+    float alpha, beta;
+    int32_t trans[2];
+} log_;
+
+static int fake_init(unsigned flags)
+{
+    return (int)flags;
+}
+static int fake_int(int *value)
+{
+    *value = 12040;
+    return 0;
+}
+static int fake_count(int *count)
+{
+    *count = 1;
+    return 0;
+}
+static int fake_get(int *device, int ordinal)
+{
+    *device = ordinal;
+    return 0;
+}
+static int fake_name(char *name, int size, int device)
+{
+    snprintf(name, (size_t)size, "Recorder %d", device);
+    return 0;
+}
+static int fake_attribute(int *value, int attribute, int device)
+{
+    *value = attribute == CUDA_ATTRIBUTE_MAJOR ? 9 : attribute == CUDA_ATTRIBUTE_MULTIPROCESSORS ? 132 : device;
+    return 0;
+}
+static int fake_memory(size_t *bytes, int device)
+{
+    *bytes = 1u << 30;
+    return device;
+}
+static int fake_retain(void **context, int device)
+{
+    *context = &log_;
+    return device;
+}
+static int fake_release(int device)
+{
+    return device;
+}
+static int fake_set(void *context)
+{
+    return context == NULL;
+}
+static int fake_alloc(uint64_t *address, size_t bytes)
+{
+    if (log_.fail_alloc)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *address = (uint64_t)(uintptr_t)malloc(bytes);
+    log_.memory++;
+    return 0;
+}
+static int fake_free(uint64_t address)
+{
+    free((void *)(uintptr_t)address);
+    log_.memory--;
+    return 0;
+}
+static int fake_host_alloc(void **memory, size_t bytes)
+{
+    *memory = malloc(bytes);
+    log_.hosts++;
+    return 0;
+}
+static int fake_host_free(void *memory)
+{
+    free(memory);
+    log_.hosts--;
+    return 0;
+}
+static int fake_to_device(uint64_t to, const void *from, size_t bytes, void *stream)
+{
+    memcpy((void *)(uintptr_t)to, from, bytes);
+    log_.copied += bytes;
+    return stream == NULL;
+}
+static int fake_to_host(void *to, uint64_t from, size_t bytes, void *stream)
+{
+    memcpy(to, (void *)(uintptr_t)from, bytes);
+    log_.copied += bytes;
+    return stream == NULL;
+}
+static int fake_on_device(uint64_t to, uint64_t from, size_t bytes, void *stream)
+{
+    memmove((void *)(uintptr_t)to, (void *)(uintptr_t)from, bytes);
+    return stream == NULL;
+}
+static int fake_stream(void **stream, unsigned flags)
+{
+    *stream = malloc(1);
+    log_.streams++;
+    return flags != CUDA_STREAM_NON_BLOCKING;
+}
+static int fake_stream_free(void *stream)
+{
+    free(stream);
+    log_.streams--;
+    return 0;
+}
+static int fake_stream_wait(void *stream)
+{
+    return stream == NULL;
+}
+static int fake_wait_event(void *stream, void *event, unsigned flags)
+{
+    log_.waiting = stream;
+    log_.waited_for = event;
+    return (int)flags;
+}
+static int fake_event(void **event, unsigned flags)
+{
+    *event = malloc(1);
+    log_.events++;
+    return flags & 1;
+}
+static int fake_event_free(void *event)
+{
+    free(event);
+    log_.events--;
+    return 0;
+}
+static int fake_record(void *event, void *stream)
+{
+    log_.recorded = event;
+    return stream == NULL;
+}
+static int fake_event_wait(void *event)
+{
+    return event == NULL;
+}
+static int fake_elapsed(float *milliseconds, void *begin, void *end)
+{
+    *milliseconds = 1.5f;
+    return begin == end;
+}
+static int fake_module(void **module, const void *image)
+{
+    *module = &log_.modules;
+    log_.modules++;
+    return strcmp(image, "image") != 0;
+}
+static int fake_unload(void *module)
+{
+    log_.modules--;
+    return module != &log_.modules;
+}
+static int fake_function(void **function, void *module, const char *name)
+{
+    *function = module;
+    snprintf(log_.kernel, sizeof log_.kernel, "%s", name);
+    return 0;
+}
+static int fake_launch(void *function, unsigned x, unsigned y, unsigned z, unsigned bx, unsigned by, unsigned bz,
+                       unsigned shared, void *stream, void **parameters, void **extra)
+{
+    log_.grid = x;
+    log_.block = bx;
+    log_.launches++;
+    for (int i = 0; i < 2; i++)
+        log_.address[i] = *(uint64_t *)parameters[i];
+    return !function || y != 1 || z != 1 || by != 1 || bz != 1 || shared || !stream || extra;
+}
+static int fake_text(int status, const char **text)
+{
+    *text = status ? "an error" : "none";
+    return 0;
+}
+static int fake_version(int *major, int *minor)
+{
+    *major = 12;
+    *minor = 4;
+    return 0;
+}
+static int fake_create(void **program, const char *source, const char *name, int headers, const char *const *texts,
+                       const char *const *names)
+{
+    *program = &log_.source;
+    log_.programs++;
+    snprintf(log_.source, sizeof log_.source, "%s", source);
+    return !name || headers || texts || names;
+}
+static int fake_compile(void *program, int count, const char *const *options)
+{
+    snprintf(log_.option, sizeof log_.option, "%s", options[0]);
+    return program == NULL || count < 1;
+}
+static int fake_destroy_program(void **program)
+{
+    log_.programs--;
+    *program = NULL;
+    return 0;
+}
+static int fake_image_size(void *program, size_t *size)
+{
+    *size = sizeof "image";
+    return program == NULL;
+}
+static int fake_image(void *program, char *text)
+{
+    strcpy(text, "image");
+    return program == NULL;
+}
+static int fake_log_size(void *program, size_t *size)
+{
+    *size = 0;
+    return program == NULL;
+}
+static int fake_blas(void **handle)
+{
+    *handle = &log_;
+    return 0;
+}
+static int fake_blas_free(void *handle)
+{
+    return handle == NULL;
+}
+static int fake_desc(void **desc, int compute, int scale)
+{
+    *desc = &log_.descs;
+    log_.descs++;
+    return scale != CUBLASLT_F32 || compute != CUBLASLT_COMPUTE_F32;
+}
+static int fake_desc_free(void *desc)
+{
+    log_.descs--;
+    return desc == NULL;
+}
+static int fake_desc_set(void *desc, int attribute, const void *value, size_t size)
+{
+    memcpy(&log_.trans[attribute == CUBLASLT_DESC_TRANS_B], value, sizeof(int32_t));
+    return !desc || size != sizeof(int32_t);
+}
+static int fake_layout(void **layout, int type, uint64_t rows, uint64_t cols, int64_t ld)
+{
+    *layout = &log_.layouts;
+    log_.layouts++;
+    log_.rows = (int64_t)rows;
+    log_.ld = ld;
+    return type != CUBLASLT_F32 || cols == 0;
+}
+static int fake_layout_free(void *layout)
+{
+    log_.layouts--;
+    return layout == NULL;
+}
+static int fake_layout_set(void *layout, int attribute, const void *value, size_t size)
+{
+    return !layout || !value || size == 0 || attribute == 0;
+}
+static int fake_heuristic(void *handle, void *desc, void *a, void *b, void *c, void *d, void *preference, int wanted,
+                          struct cublaslt_choice *choices, int *found)
+{
+    *found = log_.choices < wanted ? log_.choices : wanted;
+    choices->workspace_bytes = 1024;
+    return !handle || !desc || !a || !b || !c || !d || !preference;
+}
+static int fake_matmul(void *handle, void *desc, const void *alpha, const void *a, void *a_layout, const void *b,
+                       void *b_layout, const void *beta, const void *c, void *c_layout, void *d, void *d_layout,
+                       const void *algorithm, void *workspace, size_t bytes, void *stream)
+{
+    log_.alpha = *(const float *)alpha;
+    log_.beta = *(const float *)beta;
+    log_.launches++;
+    return !handle || !desc || !a || !a_layout || !b || !b_layout || !c || !c_layout || !d || !d_layout || !algorithm ||
+           !workspace || bytes < 1024 || !stream;
+}
+
+static struct cuda_calls recorder(void)
+{
+    struct cuda_calls calls = {
+        .driver = {fake_init,        fake_int,         fake_count,      fake_get,     fake_name,       fake_attribute,
+                   fake_memory,      fake_retain,      fake_release,    fake_set,     fake_alloc,      fake_free,
+                   fake_host_alloc,  fake_host_free,   fake_to_device,  fake_to_host, fake_on_device,  fake_stream,
+                   fake_stream_free, fake_stream_wait, fake_wait_event, fake_event,   fake_event_free, fake_record,
+                   fake_event_wait,  fake_elapsed,     fake_module,     fake_unload,  fake_function,   fake_launch,
+                   fake_text},
+        .nvrtc = {fake_version, fake_create, fake_compile, fake_destroy_program, fake_image_size, fake_image,
+                  fake_log_size, fake_image},
+        .blas = {fake_blas, fake_blas_free, fake_desc, fake_desc_free, fake_desc_set, fake_layout, fake_layout_free,
+                 fake_layout_set, fake_blas, fake_blas_free, fake_layout_set, fake_heuristic, fake_matmul},
+        .blas_version = "cuBLASLt 1"};
+    return calls;
+}
+
+static struct mg_engine engine;
+static struct mg_error err;
+
+static void open_recorder(void)
+{
+    struct cuda_calls calls = recorder();
+    memset(&log_, 0, sizeof log_);
+    log_.choices = 1;
+    engine = (struct mg_engine){.backend = &mg_backend_cuda};
+    cr_assert_eq(mg_cuda_open(&engine, &calls, 0, &err), MG_OK, "%s", err.message);
+}
+
+/* Everything that was opened is closed. */
+static void close_recorder(void)
+{
+    mg_backend_cuda.close(&engine);
+    cr_expect(!log_.streams && !log_.events && !log_.memory && !log_.hosts && !log_.modules && !log_.programs &&
+                  !log_.layouts && !log_.descs,
+              "something is left open");
+}
+
+TestSuite(cuda, .init = open_recorder, .fini = close_recorder);
+
+/* ---- operators ---- */
+
+static struct mg_op_desc op_of(enum mg_op_type type, const struct mg_shape *shapes, const enum mg_dtype *dtypes,
+                               uint32_t in_count, const struct mg_attr *attrs, uint32_t attr_count)
+{
+    return (struct mg_op_desc){.type = type,
+                               .attrs = attrs,
+                               .attr_count = attr_count,
+                               .in_count = in_count,
+                               .out_count = 1,
+                               .in_shape = shapes,
+                               .out_shape = shapes + in_count,
+                               .in_dtype = dtypes,
+                               .out_dtype = dtypes + in_count};
+}
+static const enum mg_dtype f32s[] = {MG_DTYPE_F32, MG_DTYPE_F32, MG_DTYPE_F32, MG_DTYPE_F32};
+
+Test(cuda, properties_are_the_drivers)
+{
+    const struct mg_engine_properties *p = mg_engine_properties(&engine);
+    cr_expect_str_eq(p->device, "Recorder 0");
+    cr_expect_str_eq(p->driver, "12.4");
+    cr_expect_str_eq(p->runtime, "NVRTC 12.4");
+    cr_expect(p->units == 132 && p->memory_bytes == 1u << 30 && p->pinned);
+    cr_expect_str_eq(p->compute, "9.0");
+}
+
+Test(cuda, an_elementwise_operator_is_compiled_and_launched)
+{
+    struct mg_shape shapes[] = {*SHAPE(100, 30), *SHAPE(30), *SHAPE(100, 30)};
+    struct mg_op_desc op = op_of(MG_OP_ADD, shapes, f32s, 2, NULL, 0);
+    struct mg_prepared *prepared;
+    float x, y, z;
+    const void *in[] = {&x, &y};
+    void *out[] = {&z};
+    cr_assert_eq(mg_engine_prepare(&engine, &op, NULL, NULL, &prepared, &err), MG_OK, "%s", err.message);
+    cr_expect_str_eq(log_.option, "--gpu-architecture=compute_90");
+    cr_expect(strstr(log_.source, "(x + y)"), "%s", log_.source);
+    cr_expect(strstr(log_.source, "i < 3000LL"), "%s", log_.source);
+    cr_expect_eq(mg_prepared_run(prepared, in, out, NULL, &err), MG_OK);
+    cr_expect(log_.launches == 1 && log_.grid == 12 && log_.block == 256, "%u x %u", log_.grid, log_.block);
+    cr_expect(log_.address[0] == (uint64_t)(uintptr_t)&z && log_.address[1] == (uint64_t)(uintptr_t)&x);
+    mg_prepared_free(prepared);
+}
+
+Test(cuda, movement_is_a_kernel_for_each_box)
+{
+    struct mg_shape shapes[] = {*SHAPE(4, 6), *SHAPE(4, 2), *SHAPE(4, 8)};
+    struct mg_attr axis[] = {INT_OF(AXIS, 1)};
+    struct mg_op_desc op = op_of(MG_OP_CONCAT, shapes, f32s, 2, axis, 1);
+    struct mg_prepared *prepared;
+    float x, y, z;
+    cr_assert_eq(mg_engine_prepare(&engine, &op, NULL, NULL, &prepared, &err), MG_OK, "%s", err.message);
+    cr_expect(strstr(log_.source, "void k0(") && strstr(log_.source, "void k1("), "%s", log_.source);
+    cr_expect(strstr(log_.source, "o0 + p0 + 6LL"), "%s", log_.source);
+    cr_expect_eq(mg_prepared_run(prepared, (const void *const[]){&x, &y}, (void *const[]){&z}, NULL, &err), MG_OK);
+    cr_expect_eq(log_.launches, 2);
+    mg_prepared_free(prepared);
+}
+
+Test(cuda, a_product_goes_to_the_library)
+{
+    struct mg_shape shapes[] = {*SHAPE(7, 5), *SHAPE(9, 5), *SHAPE(7, 9), *SHAPE(7, 9)};
+    struct mg_attr attrs[] = {INT_OF(TRANS_A, 0), INT_OF(TRANS_B, 1), REAL_OF(ALPHA, 2)};
+    struct mg_op_desc op = op_of(MG_OP_MATMUL, shapes, f32s, 3, attrs, 3);
+    struct mg_prepared *prepared;
+    float m[4];
+    const void *in[] = {&m[0], &m[1], &m[2]};
+    void *out[] = {&m[3]};
+    cr_assert_eq(mg_engine_prepare(&engine, &op, NULL, NULL, &prepared, &err), MG_OK, "%s", err.message);
+    cr_expect(log_.trans[0] == 0 && log_.trans[1] == 1 && log_.rows == 7 && log_.ld == 9);
+    cr_expect_eq(mg_prepared_workspace(prepared), 1024);
+    cr_expect_eq(mg_prepared_run(prepared, in, out, NULL, &err), MG_OK, "%s", err.message);
+    cr_expect(log_.launches == 1 && log_.alpha == 2 && log_.beta == 1);
+    mg_prepared_free(prepared);
+    log_.choices = 0;
+    cr_expect_eq(mg_engine_prepare(&engine, &op, NULL, NULL, &prepared, &err), MG_ERR_UNSUPPORTED);
+}
+
+Test(cuda, what_has_no_kernel_is_refused_by_name)
+{
+    struct mg_shape shapes[] = {*SHAPE(4, 6), *SHAPE(4, 6)};
+    struct mg_attr axis[] = {INT_OF(AXIS, 1)};
+    struct mg_op_desc op = op_of(MG_OP_SOFTMAX, shapes, f32s, 1, axis, 1);
+    struct mg_prepared *prepared;
+    cr_expect_eq(mg_engine_prepare(&engine, &op, NULL, NULL, &prepared, &err), MG_ERR_UNSUPPORTED);
+    cr_expect(strstr(err.message, "softmax"), "%s", err.message);
+    cr_expect_null(prepared);
+}
+
+/* ---- time, memory, streams ---- */
+
+Test(cuda, time_is_between_events)
+{
+    struct mg_shape shapes[] = {*SHAPE(64), *SHAPE(64)};
+    struct mg_op_desc op = op_of(MG_OP_NEG, shapes, f32s, 1, NULL, 0);
+    struct mg_time_policy policy = {.warm_up = 1, .repeats = 4};
+    struct mg_timing timing;
+    cr_assert_eq(mg_engine_time_op(&engine, &op, NULL, NULL, &policy, &timing, &err), MG_OK, "%s", err.message);
+    cr_expect(timing.n == 4 && timing.median_s > 0.00149 && timing.median_s < 0.00151 && log_.launches == 5);
+}
+
+Test(cuda, running_out_of_memory_is_a_result)
+{
+    struct mg_shape shapes[] = {*SHAPE(64), *SHAPE(64)};
+    struct mg_op_desc op = op_of(MG_OP_NEG, shapes, f32s, 1, NULL, 0);
+    struct mg_timing timing;
+    log_.fail_alloc = 1;
+    cr_expect_eq(mg_engine_time_op(&engine, &op, NULL, NULL, &mg_time_policy_default, &timing, &err), MG_ERR_NOMEM);
+}
+
+Test(cuda, copies_and_waits_go_to_their_streams)
+{
+    const struct cuda *cuda = engine.detail;
+    void *host, *device;
+    cr_assert_eq(mg_engine_alloc(&engine, MG_PLACE_HOST, 8, &host, &err), MG_OK);
+    cr_assert_eq(mg_engine_alloc(&engine, MG_PLACE_DEVICE, 8, &device, &err), MG_OK);
+    memcpy(host, "1234567", 8);
+    cr_expect_eq(mg_engine_copy(&engine, MG_STREAM_LOAD, device, host, 8, &err), MG_OK);
+    cr_expect_eq(mg_engine_order(&engine, MG_STREAM_LOAD, MG_STREAM_COMPUTE, &err), MG_OK);
+    cr_expect(log_.recorded == cuda->event[MG_STREAM_LOAD] && log_.waited_for == cuda->event[MG_STREAM_LOAD] &&
+              log_.waiting == cuda->stream[MG_STREAM_COMPUTE]);
+    memset(host, 0, 8);
+    cr_expect_eq(mg_engine_copy(&engine, MG_STREAM_STORE, host, device, 8, &err), MG_OK);
+    cr_expect_str_eq(host, "1234567");
+    cr_expect_eq(mg_engine_wait(&engine, &err), MG_OK);
+    mg_engine_free(&engine, MG_PLACE_DEVICE, device);
+    mg_engine_free(&engine, MG_PLACE_HOST, host);
+}
+
+Test(cuda_device, a_device_that_is_not_there_is_refused)
+{
+    struct cuda_calls calls = recorder();
+    struct mg_engine none = {.backend = &mg_backend_cuda}, *opened;
+    cr_expect_eq(mg_cuda_open(&none, &calls, 1, &err), MG_ERR_INVALID);
+    mg_backend_cuda.close(&none);
+    cr_expect_eq(mg_engine_open("cuda:first", &opened, &err), MG_ERR_INVALID);
+    if (mg_engine_open("cuda:0", &opened, &err) != MG_OK) /* a machine without a card says why */
+        cr_expect(err.code == MG_ERR_UNSUPPORTED && *err.message, "%s", err.message);
+    else
+        mg_engine_close(opened);
+}
