@@ -1533,6 +1533,14 @@ def op_conv_integer(x, w, zx=None, zw=None, *, group, strides, pads, dilations):
 # ---- updates of weights and states, in place ----
 
 
+def op_assign(w, x):
+    return x.clone(memory_format=torch.contiguous_format)
+
+
+def op_assign_(w, x):
+    return w.copy_(x)
+
+
 def op_sgd(w, g, *, lr, weight_decay):
     return op_sgd_(w.clone(), g, lr=lr, weight_decay=weight_decay)
 
