@@ -32,7 +32,7 @@ SERVER_SRC = $(wildcard server/*.c)
 CORE_OBJ = $(CORE_SRC:%.c=$(BUILD)/%.o)
 STORE_OBJ = $(STORE_SRC:%.c=$(BUILD)/%.o)
 SERVER_OBJ = $(SERVER_SRC:%.c=$(BUILD)/%.o) $(BUILD)/web_files.o
-WEB_FILES = $(shell find web -type f 2>/dev/null)
+WEB_FILES = $(shell find web -type f 2>/dev/null) $(wildcard deploy/clients/torch/*.py)
 MAIN_OBJ = $(BUILD)/server/main.o
 
 UNIT_BIN = $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/test_*.c))

@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "export/export.h"
 #include "server/answer.h"
 #include "server/file.h"
 #include "server/source.h"
@@ -239,13 +240,15 @@ static void print_table(const struct optimize *o)
 static bool write_plan(const struct optimize *o, const struct mg_point *point, const char *path, bool dot)
 {
     struct mg_writer w;
+    struct mg_error err;
+    struct mg_arena arena;
+    mg_arena_init(&arena, SIZE_MAX);
     mg_writer_init(&w);
-    if (dot)
-        mg_plan_write_dot(&w, o->source.graph, point->plan);
-    else
-        mg_plan_write(&w, o->source.graph, point->plan);
-    bool good = mg_writer_finish(&w) && mg_file_write(path, w.data, w.size);
+    bool good = mg_export_write(dot ? MG_EXPORT_DOT : MG_EXPORT_JSON, &w, o->source.graph, point->plan, &arena, &err) ==
+                    MG_OK &&
+                mg_writer_finish(&w) && mg_file_write(path, w.data, w.size);
     mg_writer_release(&w);
+    mg_arena_release(&arena);
     return good;
 }
 

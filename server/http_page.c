@@ -40,18 +40,23 @@ static void set_tag(struct mg_request *req, const void *data, size_t size)
     mg_reply_etag(req, hex, false);
 }
 
+const struct mg_web_file *mg_web_file_find(const char *name)
+{
+    for (size_t k = 0; k < mg_web_file_count; k++)
+        if (strcmp(mg_web_files[k].name, name) == 0)
+            return &mg_web_files[k];
+    return NULL;
+}
+
 static bool serve_embedded(struct mg_request *req, const char *name)
 {
-    for (size_t k = 0; k < mg_web_file_count; k++) {
-        const struct mg_web_file *file = &mg_web_files[k];
-        if (strcmp(file->name, name) != 0)
-            continue;
-        size_t size = (size_t)(file->end - file->data);
-        set_tag(req, file->data, size);
-        mg_reply_static(req, 200, media_type(name), file->data, size);
-        return true;
-    }
-    return false;
+    const struct mg_web_file *file = mg_web_file_find(name);
+    if (!file || strncmp(name, "clients/", strlen("clients/")) == 0)
+        return false;
+    size_t size = (size_t)(file->end - file->data);
+    set_tag(req, file->data, size);
+    mg_reply_static(req, 200, media_type(name), file->data, size);
+    return true;
 }
 
 /* Below the directory only: no "..", nothing hidden, no absolute path. */

@@ -144,6 +144,8 @@ struct mg_web_file {
 extern const struct mg_web_file mg_web_files[];
 extern const size_t mg_web_file_count;
 extern const char mg_schemas[]; /* schemas.json */
+/* NULL if there is none of that name. */
+const struct mg_web_file *mg_web_file_find(const char *name);
 void mg_page_serve(struct mg_request *req, const char *name);
 
 /* ---- the whole (http.c) ---- */

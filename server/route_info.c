@@ -217,3 +217,36 @@ void mg_route_error(struct mg_request *req)
     mg_writer_release(&w);
     mg_reply_problem(req, "not-found", NULL, "no problem has this name; GET /errors lists them");
 }
+
+/* A client script, in which the line URL = "..." names this server. */
+void mg_route_client(struct mg_request *req)
+{
+    static const char line[] = "\nURL = \"", fallback[] = "http://127.0.0.1:8080";
+    char name[128];
+    const char *file_name = mg_request_part(req, 0), *host = mg_request_header(req, "Host");
+    snprintf(name, sizeof name, "clients/%.100s", file_name ? file_name : "");
+    const struct mg_web_file *file = mg_web_file_find(name);
+    if (!file) {
+        mg_reply_problem(req, "not-found", NULL, "there are magis_capture.py and magis_apply.py");
+        return;
+    }
+    const char *data = (const char *)file->data, *public_url = req->http->public_url;
+    size_t size = (size_t)(file->end - file->data);
+    const char *at = memmem(data, size, line, strlen(line)), *quote = at ? at + strlen(line) : NULL;
+    const char *end = quote ? memchr(quote, '"', size - (size_t)(quote - data)) : NULL;
+    struct mg_writer w;
+    mg_writer_init(&w);
+    if (end && strcspn(host ? host : "", "\"\\\n") == strlen(host ? host : "")) {
+        const char *scheme = *public_url ? "" : host ? "http://" : "";
+        mg_write_text(&w, "%.*s%s%s%.*s", (int)(quote - data), data, scheme,
+                      *public_url ? public_url
+                      : host      ? host
+                                  : fallback,
+                      (int)(size - (size_t)(end - data)), end);
+    } else {
+        mg_write_text(&w, "%.*s", (int)size, data);
+    }
+    mg_must(mg_writer_finish(&w) ? w.data : NULL);
+    mg_reply_header(req, "Content-Disposition", "attachment; filename=\"%s\"", file_name);
+    mg_reply_data(req, 200, "text/x-python; charset=utf-8", w.data, w.size);
+}

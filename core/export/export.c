@@ -1,12 +1,6 @@
 /* The table of formats. */
 #include "export/export_priv.h"
 
-static enum mg_code write_json(struct mg_export *e)
-{
-    mg_plan_write(e->w, e->original, e->plan);
-    return MG_OK;
-}
-
 static enum mg_code write_dot(struct mg_export *e)
 {
     mg_plan_write_dot(e->w, e->original, e->plan);

@@ -15,6 +15,7 @@ struct mg_export {
     struct mg_error *err;
 };
 
+enum mg_code mg_write_json(struct mg_export *e);
 enum mg_code mg_write_torch(struct mg_export *e);
 enum mg_code mg_write_checkpoint(struct mg_export *e);
 

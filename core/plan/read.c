@@ -615,7 +615,7 @@ static bool read_numerics(struct reader *r)
 
 static const char *const plan_members[] = {"device",    "edits",    "figures",  "format", "graph",
                                            "instances", "numerics", "original", "prices", "regions",
-                                           "steps",     "storages", NULL};
+                                           "steps",     "storages", "program",  NULL};
 
 static bool read_member(struct reader *r, uint32_t member, const char *key)
 {
@@ -637,7 +637,9 @@ static bool read_member(struct reader *r, uint32_t member, const char *key)
         return read_numerics(r);
     case 7:
         return read_figures(r, &r->plan->original, false);
-    case 12:
+    case 12: /* the graph that goes with the plan of a captured step: follows from graph and edits */
+        return mg_json_skip(&r->json, NULL, NULL);
+    case 13:
         return unknown_member(&r->json, key);
     default:
         return read_list(r, lists[member]);

@@ -168,7 +168,7 @@ def test_description(t):
     paths = daemon.get("/openapi.json").json["paths"]
     t.check("has paths", len(paths) > 20 and "/jobs/{id}/plans/{plan}" in paths, list(paths))
     for path, operations in paths.items():
-        concrete = path.replace("{id}", "zzzzzzzzzzzz").replace("{plan}", "0").replace("{name}", "zzz")
+        concrete = path.replace("{id}", "zzzzzzzzzzzz").replace("{plan}", "0").replace("{name}", "zzz").replace("{file}", "zzz")
         concrete = concrete.replace("{file}", "zzz")
         allowed = daemon.request("OPTIONS", concrete).headers["Allow"]
         t.equal("methods of " + path, {m.upper() for m in operations} | {"OPTIONS"},

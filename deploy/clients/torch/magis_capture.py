@@ -22,7 +22,6 @@ import sys
 import traceback
 import types
 import urllib.error
-import urllib.parse
 import urllib.request
 
 import torch
@@ -86,6 +85,7 @@ class _State:
     def __init__(self, step, args):
         self.places = []  # (kind, path, get, put)
         self.modules = {}  # id -> path
+        self.roots = []
         self.optimizers = []
         self._seen = {}
         tensors = []
@@ -132,6 +132,7 @@ class _State:
         if id(module) in self.modules:
             return
         prefix = "" if not any(path == "" for path in self.modules.values()) else name + "."
+        self.roots.append(module)
         for path, part in module.named_modules():
             self.modules.setdefault(id(part), (prefix + path).strip("."))
             for kind, table in (("weight", part._parameters), ("buffer", part._buffers)):
@@ -310,6 +311,7 @@ class Capture:
     def __init__(self, state, module, stamps, result):
         self.state = state
         self.module = module
+        self.nodes = {node.name: node for node in module.graph.nodes}
         self.zeroes_gradients = stamps.zeroed
         self.result = result  # (spec, leaves: index into outputs or a plain value)
         self.gradients = []
@@ -469,3 +471,256 @@ def _output_entries(captured):
             entry["of"] = captured.state.places[captured.gradients[at]][1]
         entries.append(entry)
     return entries
+
+
+# ---- asking magisd ----
+
+class ServerError(Exception):
+    """What the server said, or why it was not reached."""
+
+
+class _Server:
+    def __init__(self, url, token=None):
+        self.url, self.token = url.rstrip("/"), token
+
+    def ask(self, method, path, body=None, timeout=900):
+        headers = {"Accept": "application/json"}
+        if self.token:
+            headers["Authorization"] = "Bearer " + self.token
+        data = None
+        if body is not None:
+            headers.update({"Content-Type": "application/json", "Content-Encoding": "gzip"})
+            data = gzip.compress(json.dumps(body).encode())
+        request = urllib.request.Request(self.url + path, data, headers, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=timeout) as answer:
+                return json.loads(answer.read())
+        except urllib.error.HTTPError as error:
+            text = error.read().decode(errors="replace")
+            with contextlib.suppress(ValueError):
+                problem = json.loads(text)
+                text = "%s %s" % (problem.get("pointer", ""), problem.get("detail") or problem.get("title", ""))
+            raise ServerError("the server refused (%d): %s" % (error.code, text.strip())) from error
+        except OSError as error:
+            raise ServerError("cannot reach %s: %s" % (self.url, error)) from error
+
+    def estimate(self, dump, device):
+        return self.ask("POST", "/estimate", {"graph": dump, "device": device})
+
+    def plan(self, dump, device, memory_bytes, seconds):
+        """(point, plan) that fits, or the smallest one that was found."""
+        job = self.ask("POST", "/optimize?wait=300", {
+            "graph": dump, "device": device, "limit": {"memory_bytes": memory_bytes}, "budget": {"seconds": seconds},
+            "techniques": {"fission": False, "rewrite": False}, "name": dump["name"], "baselines": []})
+        if job["state"] != "succeeded":
+            raise ServerError("the search has not ended: %s/jobs/%s" % (self.url, job["id"]))
+        front = self.ask("GET", "/jobs/%s/pareto" % job["id"])["pareto"]
+        best = self.ask("GET", "/jobs/%s" % job["id"])["best"]["plan"]
+        point = [p for p in front if p["plan"] == best][0]
+        return point, self.ask("GET", "/jobs/%s/plans/%s" % (job["id"], best)), job["id"]
+
+
+def _bytes(text):
+    """"24GB" in bytes."""
+    units = {"K": 10**3, "M": 10**6, "G": 10**9, "KI": 2**10, "MI": 2**20, "GI": 2**30, "": 1}
+    number = text.upper().rstrip("B")
+    unit = number.lstrip("0123456789.")
+    if unit not in units or not number[:len(number) - len(unit)]:
+        raise argparse.ArgumentTypeError("a size is a number with KB, MB, GB, KiB, MiB or GiB")
+    return int(float(number[:len(number) - len(unit)]) * units[unit])
+
+
+def _shown(size):
+    return "%.2f GB" % (size / 1e9) if size >= 1e9 else "%.0f MB" % (size / 1e6)
+
+
+def _holders(estimate):
+    """[(module path, bytes)] of what is alive at the peak, largest first."""
+    held = {}
+    for value in estimate["hot"]:
+        path = value.get("module") or "(%s)" % value.get("kind", "step")
+        path = ".".join(path.split(".")[:3])
+        held[path] = held.get(path, 0) + value["bytes"]
+    return sorted(held.items(), key=lambda pair: -pair[1])
+
+
+def _smaller(args, parts):
+    """The arguments of a micro-batch: the first of `parts` along dimension 0 of tensors that have the batch in it."""
+    leaves, spec = pytree.tree_flatten(args)
+    sizes = [leaf.shape[0] for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.dim()]
+    if not sizes or sizes[0] < parts:
+        return None
+    cut = [leaf[:sizes[0] // parts] if isinstance(leaf, torch.Tensor) and leaf.dim() and leaf.shape[0] == sizes[0] else leaf
+           for leaf in leaves]
+    return pytree.tree_unflatten(cut, spec)
+
+
+def _blocks(captured):
+    """Paths of modules worth a checkpoint: the members of the sequences and lists that hold the most calls."""
+    counts = {}
+    for node in captured.dump["nodes"]:
+        path = node.get("module", "")
+        for depth in range(1, path.count(".") + 2):
+            prefix = ".".join(path.split(".")[:depth])
+            counts[prefix] = counts.get(prefix, 0) + 1
+    found = {}
+    for kind, path, *_ in captured.state.places:
+        parts = path.split(".")
+        for depth, part in enumerate(parts[:-1]):
+            if part.isdigit() and depth:
+                found.setdefault(".".join(parts[:depth + 1]), counts.get(".".join(parts[:depth + 1]), 0))
+    top = {path: n for path, n in found.items() if n > 4 and not any(path.startswith(other + ".") and found[other] > 4
+                                                                     for other in found)}
+    return sorted(top)
+
+
+@contextlib.contextmanager
+def _checkpointed(captured, paths):
+    """Those modules recompute what is inside them."""
+    from torch.utils.checkpoint import checkpoint
+    wanted, changed = set(paths), []
+    for module in {id(m): m for m in _modules(captured)}.values():
+        if captured.state.modules.get(id(module)) in wanted:
+            forward = module.forward
+            module.forward = lambda *args, forward=forward: checkpoint(forward, *args, use_reentrant=False,
+                                                                       preserve_rng_state=False)
+            changed.append(module)
+    try:
+        yield
+    finally:
+        for module in changed:
+            del module.forward
+
+
+def _modules(captured):
+    for thing in captured.state.roots:
+        yield from thing.modules()
+
+
+def _advise(step, args, captured, server, options):
+    estimate = server.estimate(captured.dump, options.device)
+    reserve, peak = estimate["reserve_bytes"], estimate["original"]["arena_bytes"]
+    seconds = estimate["original"]["latency_s"]
+    print("%s on %s: %s at the peak, and %s for context and libraries; %.1f ms by the model" % (
+        captured.dump["name"], options.device, _shown(peak), _shown(reserve), 1e3 * seconds))
+    print("\nWho holds it:")
+    for path, size in _holders(estimate)[:10]:
+        print("  %5.1f %%  %-10s %s" % (100 * size / max(1, estimate["original"]["peak_bytes"]), _shown(size), path))
+    print("\nNot in it: communication buffers, the allocator's slack, what other code keeps; the context is the reserve.")
+    if estimate["unsupported"]:
+        print("Calls that the server does not know: " + ", ".join(
+            "%s (%d)" % (entry["operator"], entry["count"]) for entry in estimate["unsupported"]))
+    fits = options.fits
+    if peak + reserve <= fits:
+        print("\nIt fits %s as it is." % _shown(fits))
+        return 0
+    print("\nRemedies for %s, least effort first:" % _shown(fits))
+    _advise_microbatch(step, args, captured, server, options, seconds)
+    _advise_checkpoint(step, args, captured, server, options, seconds)
+    return _advise_plan(captured, server, options, seconds)
+
+
+def _verdict(size, options):
+    return "fits" if size <= options.fits else "does not fit"
+
+
+def _advise_microbatch(step, args, captured, server, options, seconds):
+    for parts in (2, 4, 8, 16):
+        cut = _smaller(args, parts)
+        if cut is None:
+            break
+        estimate = server.estimate(capture(step, *cut, name=captured.dump["name"]).dump, options.device)
+        size = estimate["original"]["arena_bytes"] + estimate["reserve_bytes"]
+        if size <= options.fits or parts == 16:
+            print("  1. %d micro-batches (divide the loss by %d, step the optimizer once): %s, time x %.2f; %s" % (
+                parts, parts, _shown(size), parts * estimate["original"]["latency_s"] / seconds, _verdict(size, options)))
+            print("     Batch norm then sees smaller batches.")
+            return
+    print("  1. micro-batches: the batch cannot be cut further")
+
+
+def _advise_checkpoint(step, args, captured, server, options, seconds):
+    paths = _blocks(captured)
+    try:
+        if not paths:
+            raise CaptureError("no sequence of modules was found")
+        with _checkpointed(captured, paths):
+            again = capture(step, *args, name=captured.dump["name"])
+        estimate = server.estimate(again.dump, options.device)
+    except (CaptureError, ServerError) as error:
+        print("  2. checkpoint modules: not tried (%s)" % str(error).split("\n")[0])
+        return
+    size = estimate["original"]["arena_bytes"] + estimate["reserve_bytes"]
+    print("  2. checkpoint %d modules: %s, time x %.2f; %s. Lines to paste after the model is made:" % (
+        len(paths), _shown(size), estimate["original"]["latency_s"] / seconds, _verdict(size, options)))
+    print("       from torch.utils.checkpoint import checkpoint")
+    print("       for path in %s:" % json.dumps(paths))
+    print("           block = model.get_submodule(path)")
+    print("           block.forward = lambda *a, f=block.forward: checkpoint(f, *a, use_reentrant=False)")
+
+
+def _advise_plan(captured, server, options, seconds):
+    point, plan, job = server.plan(captured.dump, options.device, options.fits, options.seconds)
+    size = point["arena_bytes"] + server.ask("GET", "/jobs/%s/request" % job).get("reserve_bytes", 0)
+    with open(options.plan, "w") as file:
+        json.dump(plan, file)
+    print("  3. apply the plan (%s, host %s): %s, time x %.2f; %s. It lies in %s:" % (
+        ", ".join(point["techniques"]) or "as it is", _shown(point["host_bytes"]), _shown(size),
+        point["latency_s"] / seconds, _verdict(size, options), options.plan))
+    print("       import magis_apply   # %s/clients/magis_apply.py" % server.url)
+    print("       step = magis_apply.load(%s)(step)" % json.dumps(options.plan))
+    print("     The whole front: %s/ui/#/jobs/%s" % (server.url, job))
+    return 0 if size <= options.fits else 3
+
+
+# ---- the command line ----
+
+def _load(target):
+    path, _, name = target.rpartition(":")
+    if not path:
+        raise CaptureError("name the step as FILE.py:FUNCTION")
+    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
+    spec = importlib.util.spec_from_file_location(os.path.splitext(os.path.basename(path))[0], path)
+    if spec is None or not os.path.exists(path):
+        raise CaptureError("there is no file %s" % path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    if not hasattr(module, name):
+        raise CaptureError("%s has no function '%s'" % (path, name))
+    inputs = getattr(module, "example_inputs", ())
+    inputs = inputs() if callable(inputs) else inputs
+    return getattr(module, name), tuple(inputs) if isinstance(inputs, (list, tuple)) else (inputs,)
+
+
+def _write(path, dump):
+    text = json.dumps(dump, separators=(",", ":")).encode()
+    with open(path, "wb") as file:
+        file.write(gzip.compress(text) if path.endswith(".gz") else text)
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(description="Captures a PyTorch training step and says how to make it fit.")
+    parser.add_argument("step", help="FILE.py:FUNCTION; its arguments come from example_inputs in the same file")
+    parser.add_argument("-o", "--output", metavar="FILE", help="write the captured step there (.json or .json.gz)")
+    parser.add_argument("--fits", type=_bytes, metavar="SIZE", help="memory of the card: 24GB")
+    parser.add_argument("--url", default=os.environ.get("MAGISD_URL", URL), help="magisd's address (%(default)s)")
+    parser.add_argument("--token", default=os.environ.get("MAGISD_TOKEN"), help="where the server wants one")
+    parser.add_argument("--device", default="rtx3090", help="device profile (%(default)s)")
+    parser.add_argument("--seconds", type=float, default=30, help="search time (%(default)s)")
+    parser.add_argument("--plan", default="plan.json", metavar="FILE", help="where the plan goes (%(default)s)")
+    options = parser.parse_args(arguments)
+    try:
+        step, args = _load(options.step)
+        captured = capture(step, *args, name=os.path.splitext(os.path.basename(options.step.rpartition(":")[0]))[0])
+        print("captured %d calls, digest %s" % (len(captured.dump["nodes"]), captured.digest[:16]))
+        if options.output:
+            _write(options.output, captured.dump)
+        return _advise(step, args, captured, _Server(options.url, options.token), options) if options.fits else 0
+    except (CaptureError, ServerError) as error:
+        print("magis_capture: %s" % error, file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())
