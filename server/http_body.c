@@ -15,6 +15,7 @@ static bool is_json_type(const char *type)
 {
     size_t length = strcspn(type, "; ");
     return (length == 16 && !strncasecmp(type, "application/json", 16)) ||
+           (length == 20 && !strncasecmp(type, "application/x-ndjson", 20)) ||
            (length == 28 && !strncasecmp(type, "application/merge-patch+json", 28));
 }
 

@@ -17,6 +17,8 @@ enum mg_intake_kind {
     MG_INTAKE_PLAN,     /* body: request + graph + plan blob; result: the plan, args.format json or dot */
     MG_INTAKE_TIMELINE, /* body: the same; result: JSON, memory over time by kind */
     MG_INTAKE_GRAPH,    /* body: request + graph; result: the graph, args.format json or dot */
+    MG_INTAKE_TIMINGS,  /* body: timings, args.lines 1: as lines; result: mg_timing_pack_batches() */
+    MG_INTAKE_WANTS,    /* body: request + graph; result: mg_timing_pack_wants() */
 };
 
 /* A plan's or graph's parts as the store keeps them; empty ones have size 0. */

@@ -22,6 +22,9 @@
 #include "server/posted.h"
 #include "server/request.h"
 #include "server/timeline.h"
+#include "server/timing_pack.h"
+#include "server/timing_parse.h"
+#include "server/timing_want.h"
 #include "server/wire.h"
 
 enum { GZIP_RATIO = 200, MAX_OPERATORS = 200000, MAX_GRAPH = 1 << 30 };
@@ -167,6 +170,12 @@ static void write_summary(struct ask *a, const char *key, const char *request_di
     mg_write_member_uint(w, "evaluations", q->evaluations);
     mg_write_member_double(w, "deadline_s", q->deadline_s);
     mg_write_member_bool(w, "fresh", q->fresh);
+    mg_write_member_bool(w, "require_measured", q->require_measured);
+    mg_write_key(w, "timings_models");
+    mg_write_begin_array(w);
+    for (uint32_t i = 0; i < q->device.gpu_name_count && strcmp(q->timings, "model") != 0; i++)
+        mg_write_string(w, q->device.gpu_names[i]);
+    mg_write_end_array(w);
     mg_write_member_uint(w, "operators", a->graph->op_count);
     mg_write_member_uint(w, "values", a->graph->value_count);
     mg_write_end_object(w);
@@ -326,6 +335,39 @@ static enum mg_code answer_plan(struct ask *a, struct mg_error *err)
     return mg_export_write(format, &a->body, a->graph, plan, &a->arena, err);
 }
 
+/* ---- timings ---- */
+
+static enum mg_code answer_timings(struct ask *a, struct mg_error *err)
+{
+    struct mg_timing_batch *batches;
+    size_t count;
+    double lines = 0;
+    (void)!find_argument(a, "lines", NULL, &lines);
+    enum mg_code code =
+        mg_timing_read(a->text, a->text_size, lines > 0, a->device_dir, &a->arena, &batches, &count, err);
+    if (code == MG_OK && !mg_timing_pack_batches(batches, count, &a->blob, &a->blob_size))
+        code = mg_fail(err, MG_ERR_NOMEM, "", "out of memory");
+    return code;
+}
+
+static enum mg_code answer_wants(struct ask *a, struct mg_error *err)
+{
+    struct mg_timing_want *wants;
+    size_t count, size;
+    const struct mg_request_rules rules = {.detached = true, .device_dir = a->device_dir};
+    const char *request = part(a, 0, &size);
+    enum mg_code code = request ? mg_job_request_read(request, size, &rules, &a->arena, &a->request, err)
+                                : mg_fail(err, MG_ERR_INTERNAL, "", "the stored request is missing");
+    if (code == MG_OK)
+        code = read_stored_graph(a, err);
+    if (code != MG_OK)
+        return code;
+    mg_timing_wants_of(a->graph, &a->request.device, &a->arena, &wants, &count);
+    return mg_timing_pack_wants(wants, count, &a->blob, &a->blob_size)
+               ? MG_OK
+               : mg_fail(err, MG_ERR_NOMEM, "", "out of memory");
+}
+
 /* ---- one question ---- */
 
 static enum mg_code answer_guarded(void *context, struct mg_error *err)
@@ -338,6 +380,10 @@ static enum mg_code answer_guarded(void *context, struct mg_error *err)
         return answer_estimate(a, err);
     case MG_INTAKE_GRAPH:
         return answer_graph(a, err);
+    case MG_INTAKE_TIMINGS:
+        return answer_timings(a, err);
+    case MG_INTAKE_WANTS:
+        return answer_wants(a, err);
     default:
         return answer_plan(a, err);
     }
@@ -426,7 +472,8 @@ static bool answer(struct ask *a)
 {
     struct mg_error err = {.code = MG_OK};
     char *plain = NULL;
-    bool posted = a->question->kind == MG_INTAKE_SUBMIT || a->question->kind == MG_INTAKE_ESTIMATE;
+    bool posted = a->question->kind == MG_INTAKE_SUBMIT || a->question->kind == MG_INTAKE_ESTIMATE ||
+                  a->question->kind == MG_INTAKE_TIMINGS;
     const char *problem = posted ? decode_guarded(a, &plain) : NULL;
     if (problem) {
         mg_fail(&err, MG_ERR_LIMIT, "", "the body is damaged, or larger than %llu bytes",

@@ -58,9 +58,10 @@ static const char *copy_text(const char *text)
 
 static void each_text(struct mg_store_job *info, void (*apply)(const char **text))
 {
-    const char **const texts[] = {&info->name,         &info->labels,         &info->owner,  &info->token,
-                                  &info->network,      &info->device,         &info->gate,   &info->error,
-                                  &info->graph_digest, &info->request_digest, &info->result, &info->reused_from};
+    const char **const texts[] = {&info->name,           &info->labels,         &info->owner,  &info->token,
+                                  &info->network,        &info->device,         &info->gate,   &info->error,
+                                  &info->graph_digest,   &info->request_digest, &info->result, &info->reused_from,
+                                  &info->timings_models, &info->timings_class};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
         apply(texts[i]);
 }
@@ -206,7 +207,11 @@ static void on_deadline_saved(void *ctx, const struct mg_store_result *result)
 
 static void fail_overdue(mg_jobs *jobs, struct mg_job *job)
 {
-    char *error = mg_problem_document("deadline", "the deadline passed before a worker was free", "", NULL);
+    char *error =
+        mg_problem_document("deadline",
+                            job->info.state == MG_JOB_WAITING ? "the deadline passed before every operator was measured"
+                                                              : "the deadline passed before a worker was free",
+                            "", NULL);
     const struct mg_store_outcome outcome = {.state = MG_JOB_FAILED,
                                              .stopped_by = MG_STOP_DEADLINE,
                                              .error = error ? error : "{}",
@@ -224,7 +229,8 @@ static void check_deadline(mg_jobs *jobs, struct mg_job *job, int64_t now)
     if (job->run && job->run->worker && !job->run->stopping) {
         job->run->deadline = true;
         mg_run_stop(jobs, job);
-    } else if (!job->run && job->info.state == MG_JOB_QUEUED && job->info.attempts == 0) {
+    } else if (!job->run && (job->info.state == MG_JOB_QUEUED || job->info.state == MG_JOB_WAITING) &&
+               job->info.attempts == 0) {
         fail_overdue(jobs, job);
     }
 }
@@ -346,6 +352,7 @@ void mg_jobs_close(mg_jobs *jobs)
     for (unsigned i = 0; i < 5000 && mg_store_pending(jobs->config.store) > 0; i++)
         if (mg_store_poll(jobs->config.store) == 0)
             usleep(1000);
+    mg_timings_drop_all(jobs);
     mg_pendings_drop_all(jobs);
     while (jobs->calls) {
         struct mg_reply reply;

@@ -116,6 +116,7 @@ static void write_checked(struct mg_writer *w, const struct mg_store_job *info)
     mg_write_end_object(w);
     mg_write_member_double(w, "measured_share", info->prices[0] + info->prices[1]);
     mg_write_member_int(w, "timings_generation", info->timings_generation);
+    write_text_or_null(w, "timings_class", info->timings_class);
 }
 
 static void write_times(struct mg_writer *w, mg_jobs *jobs, const struct mg_store_job *info)

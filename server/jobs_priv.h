@@ -43,12 +43,15 @@ struct mg_run {
     bool finished;       /* its end was given to the store, or it goes back to the queue */
     bool deadline;       /* stopped by its deadline */
     bool stopping;
+    int timings_fd; /* the snapshot, or -1 */
 };
 
 struct mg_job {
     struct mg_job *next;
     struct mg_store_job info; /* texts owned */
     struct mg_run *run;       /* NULL unless it holds a place of a worker */
+    enum { MG_TIMINGS_UNASKED, MG_TIMINGS_ASKING, MG_TIMINGS_MISSING, MG_TIMINGS_THERE } measured; /* its operators */
+    uint64_t looked_at;                                                                            /* loop time */
     int64_t deadline_at;
 };
 
@@ -114,8 +117,9 @@ struct mg_jobs {
     struct mg_job *first;
     struct mg_call *calls;
     struct mg_listener *listeners;
-    struct mg_pending *pendings; /* bodies that intake has (jobs_submit.c) */
-    unsigned telling;            /* listeners are being told: none is freed meanwhile */
+    struct mg_pending *pendings;                 /* bodies that intake has (jobs_submit.c) */
+    struct mg_timing_question *timing_questions; /* graphs that intake has (jobs_timing.c) */
+    unsigned telling;                            /* listeners are being told: none is freed meanwhile */
     uint64_t next_ticket;
     unsigned running;                             /* jobs with a run */
     struct mg_worker_time times[MG_WORKER_TIMES]; /* a ring */
@@ -187,6 +191,16 @@ void mg_run_start(mg_jobs *jobs, struct mg_job *job);
 void mg_run_stop(mg_jobs *jobs, struct mg_job *job);
 void mg_run_free(mg_jobs *jobs, struct mg_job *job);
 void mg_run_save_progress(mg_jobs *jobs, struct mg_job *job);
+
+/* ---- jobs_timing.c ---- */
+void mg_timings_drop_all(mg_jobs *jobs);
+/* Whether the job may start: it need not be measured, or is. */
+bool mg_timings_ready(const struct mg_job *job);
+/* Asks what is measured of the jobs that wait, and queues what is missing for the agents. */
+void mg_timings_look(mg_jobs *jobs);
+/* Pins the timings of a job that was claimed and opens their snapshot (run->timings_fd); then `then` is called, with
+ * the job, if it is still there. */
+void mg_timings_pin(mg_jobs *jobs, struct mg_job *job, void (*then)(mg_jobs *jobs, struct mg_job *job));
 
 /* ---- jobs_submit.c ---- */
 /* True if no job of this owner may come in now: the call is answered with the reason. */

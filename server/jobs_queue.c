@@ -84,7 +84,7 @@ static int64_t class_of(const struct mg_job *job, int64_t now)
 
 static bool waits(const struct mg_job *job)
 {
-    return job->info.state == MG_JOB_QUEUED && !job->run;
+    return job->info.state == MG_JOB_QUEUED && !job->run && mg_timings_ready(job);
 }
 
 /* Is a before b? Times are asked for only where they decide. */
@@ -115,6 +115,7 @@ static struct mg_job *next_job(const mg_jobs *jobs)
 
 void mg_jobs_schedule(mg_jobs *jobs)
 {
+    mg_timings_look(jobs);
     while (jobs->running < most_workers(jobs)) {
         struct mg_job *job = next_job(jobs);
         if (!job)

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "server/jobs_priv.h"
 
@@ -341,7 +342,8 @@ static enum mg_job_stop stop_of(const struct mg_job *job, const struct mg_worker
 static char *result_json(const struct mg_worker_event *event)
 {
     json_t *root =
-        json_pack("{s:s}", "lower_bound_operator", event->lower_bound_operator ? event->lower_bound_operator : "");
+        json_pack("{s:s, s:I}", "lower_bound_operator", event->lower_bound_operator ? event->lower_bound_operator : "",
+                  "operators", (json_int_t)event->operators);
     char *text = json_dumps(root, JSON_COMPACT);
     json_decref(root);
     return text;
@@ -548,6 +550,8 @@ void mg_run_free(mg_jobs *jobs, struct mg_job *job)
     free_starts(run);
     free(run->baseline);
     free(run->known);
+    if (run->timings_fd >= 0)
+        close(run->timings_fd);
     free(run);
     job->run = NULL;
     jobs->running--;
@@ -617,7 +621,7 @@ static void launch(mg_jobs *jobs, struct mg_job *job, const struct mg_store_resu
                                             .starts = job->run->starts,
                                             .start_count = job->run->start_count,
                                             .seconds = seconds_of(jobs, job),
-                                            .timings_fd = -1};
+                                            .timings_fd = job->run->timings_fd};
     int status = mg_worker_start(&job->run->worker, &config, on_worker, owner);
     free_starts(job->run);
     if (status != 0) {
@@ -698,24 +702,35 @@ static void on_earlier(void *ctx, const struct mg_store_result *result)
     fetch(run, owner);
 }
 
+static void load(mg_jobs *jobs, struct mg_job *job)
+{
+    struct owner *owner = calloc(1, sizeof *owner);
+    if (!owner)
+        abort();
+    owner->jobs = jobs;
+    snprintf(owner->id, sizeof owner->id, "%s", job->info.id);
+    if (job->info.attempts > 1)
+        mg_store_get_front(jobs->config.store, owner->id, on_earlier, owner);
+    else
+        mg_store_get_work(jobs->config.store, owner->id, on_work, owner);
+}
+
 static void on_claimed(void *ctx, const struct mg_store_result *result)
 {
     struct owner *owner = ctx;
     mg_jobs *jobs = owner->jobs;
     mg_jobs_take(jobs, result);
     struct mg_job *job = mg_jobs_find(jobs, owner->id);
-    if (!job || !job->run) {
-        free(owner);
-    } else if (result->code != MG_STORE_OK) {
-        free(owner);
-        if (result->code != MG_STORE_CONFLICT)
-            jobs->store_failing = true; /* the tick tries again */
-        mg_run_free(jobs, job);
-    } else if (job->info.attempts > 1) {
-        mg_store_get_front(jobs->config.store, owner->id, on_earlier, owner);
-    } else {
-        mg_store_get_work(jobs->config.store, owner->id, on_work, owner);
+    free(owner);
+    if (!job || !job->run)
+        return;
+    if (result->code == MG_STORE_OK) {
+        mg_timings_pin(jobs, job, load);
+        return;
     }
+    if (result->code != MG_STORE_CONFLICT)
+        jobs->store_failing = true; /* the tick tries again */
+    mg_run_free(jobs, job);
 }
 
 void mg_run_start(mg_jobs *jobs, struct mg_job *job)
@@ -725,6 +740,7 @@ void mg_run_start(mg_jobs *jobs, struct mg_job *job)
     if (!owner || !job->run)
         abort();
     jobs->running++;
+    job->run->timings_fd = -1;
     set_base(job);
     job->run->started_at = job->run->saved_at = uv_now(jobs->config.loop);
     owner->jobs = jobs;

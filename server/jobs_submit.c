@@ -36,7 +36,7 @@ static double number_of(const json_t *meta, const char *key)
 
 struct normal {
     struct mg_store_request request;
-    char *text, *labels;
+    char *text, *labels, *models;
     void *graph;
     size_t graph_size;
 };
@@ -52,6 +52,7 @@ static bool open_normal(struct normal *normal, const json_t *meta, const struct 
     }
     normal->text = json_dumps(json_object_get(meta, "request"), JSON_COMPACT | JSON_REAL_PRECISION(17));
     normal->labels = json_dumps(json_object_get(meta, "labels"), JSON_COMPACT);
+    normal->models = json_dumps(json_object_get(meta, "timings_models"), JSON_COMPACT);
     normal->request =
         (struct mg_store_request){.request = normal->text,
                                   .request_digest = text_of(meta, "request_digest"),
@@ -60,6 +61,8 @@ static bool open_normal(struct normal *normal, const json_t *meta, const struct 
                                   .network = text_of(meta, "network"),
                                   .device = text_of(meta, "device"),
                                   .reuse_key = text_of(meta, "reuse_key"),
+                                  .timings_models = normal->models,
+                                  .require_measured = json_is_true(json_object_get(meta, "require_measured")),
                                   .seconds = number_of(meta, "seconds"),
                                   .evaluations = json_integer_value(json_object_get(meta, "evaluations"))};
     return normal->text && normal->labels;
@@ -71,6 +74,7 @@ static void close_normal(struct normal *normal)
         munmap(normal->graph, normal->graph_size ? normal->graph_size : 1);
     free(normal->text);
     free(normal->labels);
+    free(normal->models);
 }
 
 static int64_t deadline_of(const json_t *meta, int64_t created)
@@ -177,10 +181,14 @@ static void on_reusable(void *ctx, const struct mg_store_result *result)
 static void queue_job(struct mg_call *call)
 {
     const char *key = text_of(call->meta, "reuse_key");
-    if (key && !json_is_true(json_object_get(call->meta, "fresh")))
-        mg_store_find_reusable(call->jobs->config.store, key, number_of(call->meta, "seconds"), on_reusable, call);
-    else
+    if (!key || json_is_true(json_object_get(call->meta, "fresh"))) {
         store_queued(call);
+        return;
+    }
+    char *models = json_dumps(json_object_get(call->meta, "timings_models"), JSON_COMPACT);
+    mg_store_find_reusable(call->jobs->config.store, key, number_of(call->meta, "seconds"), models ? models : "[]",
+                           on_reusable, call);
+    free(models);
 }
 
 /* ---- a body that intake has ---- */

@@ -317,8 +317,6 @@ static bool read_timings(struct reader *r, void *into)
 {
     static const char *const words[] = {"near", "model", "exact"};
     int at = READ_WORD(r, words);
-    if (at == 2)
-        return mg_json_fail(r->json, MG_ERR_UNSUPPORTED, "timings: exact is not supported by this version");
     if (at >= 0)
         *(const char **)into = words[at];
     return at >= 0;
@@ -520,7 +518,7 @@ static const struct member request_members[] = {
     {"baselines", read_baselines, 0},
     {"priority", read_priority, AT(priority)},
     {"fresh", read_flag, AT(fresh)},
-    {"require_measured", refuse_true, 0},
+    {"require_measured", read_flag, AT(require_measured)},
     {"supersedes", refuse, 0},
     {"gate", refuse, 0},
 };
@@ -546,6 +544,8 @@ static enum mg_code check_source(const struct mg_job_request *q, const struct mg
         return mg_fail(err, MG_ERR_INVALID, "/zoo", "graph and zoo exclude each other");
     if (q->symbol_count && q->model)
         return mg_fail(err, MG_ERR_INVALID, "/symbols", "symbols belong to an ONNX model");
+    if (q->require_measured && strcmp(q->timings, "model") == 0)
+        return mg_fail(err, MG_ERR_INVALID, "/require_measured", "timings: model uses no measured timings");
     if (!q->graph && !q->model && !rules->detached)
         return mg_fail(err, MG_ERR_INVALID, "", "a request needs a graph or a network of the zoo");
     return MG_OK;
@@ -759,6 +759,7 @@ void mg_job_request_write(struct mg_writer *w, const struct mg_job_request *q)
     write_text(w, "name", q->name);
     mg_write_member_string(w, "numerics", numerics[q->numerics]);
     mg_write_member_string(w, "priority", priorities[q->priority]);
+    mg_write_member_bool(w, "require_measured", q->require_measured);
     mg_write_member_uint(w, "reserve_bytes", q->reserve_bytes);
     write_symbols(w, q);
     write_techniques(w, q->techniques);

@@ -51,6 +51,7 @@ struct mg_job_request {
     size_t baseline_count, baseline_capacity;
     enum mg_request_priority priority;
     bool fresh;
+    bool require_measured; /* only plans of which every operator was measured are published */
 };
 
 struct mg_request_rules {

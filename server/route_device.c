@@ -15,6 +15,7 @@
 #include "server/http_priv.h"
 #include "server/log.h"
 #include "server/routes.h"
+#include "store/timings.h"
 
 enum { MAX_DEVICES = 256, MAX_FILE = 64 << 10 };
 
@@ -103,22 +104,80 @@ static void write_entry(struct mg_writer *w, const struct mg_device *device, boo
     mg_write_end_object(w);
 }
 
+static void write_class(struct mg_writer *w, const struct mg_timing_class_stats *c)
+{
+    mg_write_begin_object(w);
+    mg_write_member_string(w, "id", c->class.id);
+    mg_write_member_string(w, "device", c->class.model);
+    mg_write_key(w, "key");
+    mg_write_raw(w, c->class.key, strlen(c->class.key));
+    mg_write_member_int(w, "generation", c->generation);
+    mg_write_member_int(w, "rows", c->rows);
+    mg_write_member_int(w, "operators", c->signatures);
+    mg_write_member_int(w, "suspects", c->suspects);
+    mg_write_member_int(w, "drifting", c->drifting);
+    mg_write_member_int(w, "failures", c->failures);
+    mg_write_member_int(w, "wanted", c->wanted);
+    mg_write_member_int(w, "oldest_at", c->oldest_at);
+    mg_write_member_int(w, "newest_at", c->newest_at);
+    mg_write_end_object(w);
+}
+
+static void write_devices(struct mg_writer *w, const struct mg_devices *devices, const struct mg_store_timings *t)
+{
+    const struct mg_device *device;
+    mg_write_begin_object(w);
+    mg_write_key(w, "devices");
+    mg_write_begin_array(w);
+    for (uint32_t k = 0; (device = mg_device_at(k)); k++)
+        write_entry(w, device, true);
+    for (size_t k = 0; k < devices->count; k++)
+        write_entry(w, &devices->list[k], false);
+    mg_write_end_array(w);
+    mg_write_key(w, "classes");
+    mg_write_begin_array(w);
+    for (size_t k = 0; t && k < t->n_classes; k++)
+        write_class(w, &t->classes[k]);
+    mg_write_end_array(w);
+    mg_write_end_object(w);
+}
+
+struct listing {
+    struct mg_http *http;
+    struct mg_request *req; /* NULL: the asker has gone */
+};
+
+static void leave_listing(void *state)
+{
+    ((struct listing *)state)->req = NULL;
+}
+
+static void on_classes(void *context, const struct mg_store_result *result)
+{
+    struct listing *listing = context;
+    struct mg_writer w;
+    if (listing->req) {
+        mg_request_keep(listing->req, NULL, NULL);
+        mg_writer_init(&w);
+        write_devices(&w, listing->http->devices, result->timings);
+        mg_reply_json(listing->req, 200, &w);
+    }
+    free(listing);
+}
+
 void mg_route_devices(struct mg_request *req)
 {
-    const struct mg_devices *devices = req->http->devices;
-    const struct mg_device *device;
     struct mg_writer w;
-    mg_writer_init(&w);
-    mg_write_begin_object(&w);
-    mg_write_key(&w, "devices");
-    mg_write_begin_array(&w);
-    for (uint32_t k = 0; (device = mg_device_at(k)); k++)
-        write_entry(&w, device, true);
-    for (size_t k = 0; k < devices->count; k++)
-        write_entry(&w, &devices->list[k], false);
-    mg_write_end_array(&w);
-    mg_write_end_object(&w);
-    mg_reply_json(req, 200, &w);
+    if (!req->http->config.store) {
+        mg_writer_init(&w);
+        write_devices(&w, req->http->devices, NULL);
+        mg_reply_json(req, 200, &w);
+        return;
+    }
+    struct listing *listing = mg_must(calloc(1, sizeof *listing));
+    *listing = (struct listing){req->http, req};
+    mg_request_keep(req, listing, leave_listing);
+    mg_store_list_classes(req->http->config.store, on_classes, listing);
 }
 
 void mg_route_device(struct mg_request *req)

@@ -138,6 +138,7 @@ static bool tell_end(mg_worker *worker, const json_t *line)
                                     .accepted = get_uint(line, "accepted"),
                                     .restored = get_uint(line, "restored"),
                                     .rejected = get_uint(line, "rejected"),
+                                    .operators = get_uint(line, "operators"),
                                     .elapsed_s = get_number(line, "elapsed_s")};
     const json_t *prices = json_object_get(line, "prices");
     for (size_t i = 0; i < 4; i++)

@@ -26,7 +26,7 @@ struct mg_worker_head {
  * progress {evaluations, elapsed_s, fraction, accepted, rejected, latency_s, peak_bytes}
  * rejected {reason, message}: the checker refused a plan
  * end {outcome, stopped_by, lower_bound_bytes, lower_bound_operator, evaluations, accepted, rejected,
- *   restored, elapsed_s, prices: [4]}
+ *   restored, elapsed_s, prices: [4], operators}
  * error {code, pointer, message} */
 
 enum mg_worker_event_kind {
@@ -64,6 +64,7 @@ struct mg_worker_event {
     const char *outcome, *stopped_by, *lower_bound_operator;
     uint64_t lower_bound_bytes, restored; /* restored: plans of an earlier attempt that it went on from */
     double prices[4];
+    uint64_t operators; /* that have a price */
     /* ERROR, REJECTED */
     const char *code, *pointer, *message;
     /* EXIT */

@@ -39,6 +39,7 @@ struct run {
     struct mg_job_request request;
     struct mg_graph *graph;
     struct mg_search_options options;
+    struct mg_timings timings;
     struct mg_front_limits limits;
     /* the front as reported, reduced */
     struct mg_front_point *front;
@@ -264,8 +265,20 @@ static void publish_if_due(struct run *run, double time)
         publish(run, false);
 }
 
+/* Does every operator of the plan have a measured price? */
+static bool is_measured(const struct mg_plan *plan)
+{
+    for (size_t i = 0; i < plan->step_count; i++)
+        for (uint32_t k = 0; plan->steps[i].kind == MG_STEP_COMPUTE && k < plan->steps[i].price_count; k++)
+            if (plan->prices[plan->refs[plan->steps[i].price + k]].source < MG_PRICE_NEAR)
+                return false;
+    return true;
+}
+
 static void add_to_front(struct run *run, const struct mg_point *point)
 {
+    if (run->request.require_measured && !is_measured(point->plan))
+        return;
     if (run->count == run->capacity) {
         size_t capacity = run->capacity * 2 + 64;
         struct mg_front_point *larger = realloc(run->front, capacity * sizeof *larger);
@@ -390,6 +403,7 @@ static void write_prices(struct mg_writer *w, const struct mg_plan *plan)
     mg_write_double(w, (double)count[MG_PRICE_SCALED] / whole);
     mg_write_double(w, (double)count[MG_PRICE_MODEL] / whole);
     mg_write_end_array(w);
+    mg_write_member_uint(w, "operators", all);
 }
 
 static void send_end(struct run *run, const struct mg_search_result *result)
@@ -489,9 +503,28 @@ static enum mg_code load(struct run *run, struct mg_error *err)
     return code;
 }
 
+/* The snapshot at descriptor 5, if there is one. */
+static enum mg_code open_pricer(struct run *run, struct mg_error *err)
+{
+    size_t size;
+    const void *memory = mg_child_map(MG_WORKER_TIMINGS, &size);
+    const char *use = run->request.timings;
+    if (!memory || size == 0)
+        return MG_OK;
+    enum mg_code code = mg_timings_open(memory, size, &run->timings, err);
+    if (code != MG_OK)
+        return code;
+    run->options.pricer = mg_pricer_new(run->options.device, &run->timings,
+                                        strcmp(use, "exact") == 0   ? MG_TIMINGS_EXACT
+                                        : strcmp(use, "model") == 0 ? MG_TIMINGS_MODEL
+                                                                    : MG_TIMINGS_NEAR);
+    return run->options.pricer ? MG_OK : mg_fail(err, MG_ERR_NOMEM, "", "out of memory");
+}
+
 static enum mg_code load_guarded(void *context, struct mg_error *err)
 {
-    return load(context, err);
+    enum mg_code code = load(context, err);
+    return code == MG_OK ? open_pricer(context, err) : code;
 }
 
 static void work(struct run *run)
@@ -535,6 +568,7 @@ int mg_cmd_worker(int argc, char **argv)
     mg_arena_init(&run.arena, SIZE_MAX);
     work(&run);
     bool good = !run.broken;
+    mg_pricer_free(run.options.pricer);
     mg_arena_release(&run.arena);
     free(run.front);
     free(run.spooled);

@@ -28,6 +28,7 @@ const struct mg_store_request *mg_op_request(struct mg_op *op, const struct mg_s
     to->device = mg_op_text(op, from->device);
     to->reuse_key = mg_op_text(op, from->reuse_key);
     to->gate = mg_op_text(op, from->gate);
+    to->timings_models = mg_op_text(op, from->timings_models);
     return to;
 }
 
@@ -290,11 +291,13 @@ void mg_store_get_events(mg_store *store, const char *id, int64_t since, int lim
     mg_op_start(op);
 }
 
-void mg_store_find_reusable(mg_store *store, const char *reuse_key, double seconds, mg_store_cb *cb, void *ctx)
+void mg_store_find_reusable(mg_store *store, const char *reuse_key, double seconds, const char *timings_models,
+                            mg_store_cb *cb, void *ctx)
 {
     struct mg_op *op = mg_op_new(store, MG_OP_find_reusable, cb, ctx);
     op->args.text = mg_op_text(op, reuse_key);
     op->args.real = seconds;
+    op->args.name = mg_op_text(op, timings_models);
     mg_op_start(op);
 }
 

@@ -122,6 +122,9 @@ static void read_figures(struct cursor *c, struct mg_store_job *job)
         job->prices[i] = next_real(c);
     }
     job->last_event = next_int(c);
+    job->timings_models = next_string(c);
+    job->timings_class = next_string(c);
+    job->require_measured = next_int(c) != 0;
 }
 
 void mg_job_read(struct mg_op *op, sqlite3_stmt *stmt, struct mg_store_job *job)

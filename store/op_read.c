@@ -171,7 +171,7 @@ void mg_op_run_get_events(struct mg_op *op, struct mg_db *db)
 
 void mg_op_run_find_reusable(struct mg_op *op, struct mg_db *db)
 {
-    sqlite3_stmt *stmt = MG_BIND(db, REUSABLE, mg_text(op->args.text), mg_real(op->args.real));
+    sqlite3_stmt *stmt = MG_BIND(db, REUSABLE, mg_text(op->args.text), mg_real(op->args.real), mg_text(op->args.name));
     if (mg_db_row(db, stmt)) {
         struct mg_store_job *job = MG_NEW(&op->arena, struct mg_store_job);
         mg_job_read(op, stmt, job);

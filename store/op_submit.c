@@ -84,8 +84,9 @@ static int64_t add_job(struct mg_op *op, struct mg_db *db, const char *id)
         mg_text(or_empty(s->name)), mg_text(s->labels ? s->labels : "{}"), mg_text(or_empty(s->owner)),
         mg_text(or_empty(s->token)), mg_int(now), mg_int_or_null(s->deadline_at, 0),
         mg_int_or_null(s->normal ? now : 0, 0), mg_text(or_empty(r->network)), mg_text(or_empty(r->device)),
-        mg_text(r->graph_digest), mg_text(r->request_digest), mg_text(r->reuse_key), mg_text(r->gate),
-        mg_int(r->timings_generation), mg_real(r->seconds), mg_int(r->evaluations));
+        mg_text(r->graph_digest), mg_text(r->request_digest), mg_text(r->reuse_key), mg_text(r->gate), mg_int(0),
+        mg_real(r->seconds), mg_int(r->evaluations), mg_text(r->timings_models ? r->timings_models : "[]"),
+        mg_int(r->require_measured));
     while (mg_db_row(db, stmt)) {
         number = sqlite3_column_int64(stmt, 0);
     }
@@ -193,7 +194,8 @@ void mg_op_run_accept(struct mg_op *op, struct mg_db *db)
     }
     MG_RUN(db, ACCEPT, mg_int(job->number), mg_int(mg_store_now(op->store)), mg_text(or_empty(r->network)),
            mg_text(or_empty(r->device)), mg_text(r->graph_digest), mg_text(r->request_digest), mg_text(r->reuse_key),
-           mg_text(r->gate), mg_int(r->timings_generation), mg_real(r->seconds), mg_int(r->evaluations));
+           mg_text(r->gate), mg_int(0), mg_real(r->seconds), mg_int(r->evaluations),
+           mg_text(r->timings_models ? r->timings_models : "[]"), mg_int(r->require_measured));
     MG_RUN(db, ADD_REQUEST, mg_int(job->number), mg_text(r->request));
     MG_RUN(db, DROP_BODY, mg_int(job->number));
     MG_RUN(db, SET_KEY_DIGEST, mg_text(job->id), mg_text(r->request_digest));

@@ -108,7 +108,8 @@ struct mg_store_request {
     const char *device;         /* profile name; may be NULL */
     const char *reuse_key;      /* digest of all that must be equal to reuse a front; may be NULL */
     const char *gate;           /* JSON; may be NULL */
-    int64_t timings_generation; /* 0: the model only */
+    const char *timings_models; /* names of devices whose timings may be used, JSON array; NULL: the model only */
+    bool require_measured;      /* waits until every operator is measured */
     double seconds;             /* budget, 0: none */
     int64_t evaluations;        /* budget, 0: none */
 };
@@ -154,10 +155,12 @@ struct mg_store_job {
     bool has_original, has_best;
     double original_latency_s, best_latency_s;
     int64_t original_peak, original_arena, best_peak, best_arena, best_host;
-    char best_plan[MG_PLAN_ID_LEN + 1];  /* "" if none */
-    int64_t lower_bound, smallest_found; /* bytes; -1: unknown */
-    double prices[4];                    /* operators by price source: exact, near, scaled, modelled */
-    int64_t last_event;                  /* sequence number of the newest event, 0: none */
+    char best_plan[MG_PLAN_ID_LEN + 1];         /* "" if none */
+    int64_t lower_bound, smallest_found;        /* bytes; -1: unknown */
+    double prices[4];                           /* operators by price source: exact, near, scaled, modelled */
+    const char *timings_models, *timings_class; /* as asked; the class whose timings are used, "" */
+    bool require_measured;
+    int64_t last_event; /* sequence number of the newest event, 0: none */
 };
 
 /* A point of the plane of latency and peak: the original, the front's, or a baseline's. */
@@ -232,6 +235,8 @@ struct mg_store_op_stats {
     double seconds_sum, seconds_max; /* from start of the operation to its result */
 };
 
+struct mg_store_timings; /* timings.h */
+
 struct mg_store_result {
     enum mg_store_code code;
     const char *message;             /* one sentence for the log, "" when OK */
@@ -248,7 +253,8 @@ struct mg_store_result {
     const char *text;        /* what belongs to the blob: media type, graph digest, plan id */
     const char *replaced_by; /* GONE: the standing plan in its place; NULL: none */
     const struct mg_store_stats *stats;
-    int64_t count; /* expire: jobs removed */
+    int64_t count;                          /* expire: jobs removed */
+    const struct mg_store_timings *timings; /* operations of timings.h */
 };
 typedef void mg_store_cb(void *ctx, const struct mg_store_result *result);
 
@@ -359,7 +365,9 @@ void mg_store_get_front(mg_store *store, const char *id, mg_store_cb *cb, void *
 /* Events with seq > since, at most `limit`; result.job too. */
 void mg_store_get_events(mg_store *store, const char *id, int64_t since, int limit, mg_store_cb *cb, void *ctx);
 /* The newest succeeded job with this reuse key whose seconds budget is at least `seconds`; NOT_FOUND: none. */
-void mg_store_find_reusable(mg_store *store, const char *reuse_key, double seconds, mg_store_cb *cb, void *ctx);
+/* ... and priced from the present generation of the timings of these models (JSON array). */
+void mg_store_find_reusable(mg_store *store, const char *reuse_key, double seconds, const char *timings_models,
+                            mg_store_cb *cb, void *ctx);
 void mg_store_get_stats(mg_store *store, mg_store_cb *cb, void *ctx);
 
 #endif

@@ -8,6 +8,7 @@
 
 #include "base/arena.h"
 #include "store/store.h"
+#include "store/timings.h"
 
 #define MG_STORE_APPLICATION_ID 0x4d414753 /* "MAGS" */
 #define MG_STORE_GROUP_MS 5                /* a transaction takes in operations for at most this long */
@@ -129,6 +130,12 @@ struct mg_op_args {
     const struct mg_store_outcome *outcome;
     const struct mg_store_points *points;
     const struct mg_store_query *query;
+    const struct mg_timing_batch *batches;
+    size_t n_batches;
+    const struct mg_timing_agent *agent;
+    const struct mg_timing_want *wants;
+    size_t n_wants;
+    const struct mg_timing_query *timing_query;
 };
 
 struct mg_op {
@@ -207,6 +214,15 @@ void mg_job_state_events(struct mg_op *op, struct mg_db *db, const struct mg_sto
 void mg_job_labels(struct mg_db *db, int64_t number, const char *labels);
 void mg_job_remove(struct mg_op *op, struct mg_db *db, const struct mg_store_job *job);
 void mg_points_save(struct mg_op *op, struct mg_db *db, int64_t number, const struct mg_store_points *points);
+/* ---- timings: shared by op_timing_*.c ---- */
+/* The first column of the only row, or `none`. */
+int64_t mg_timing_number(struct mg_db *db, sqlite3_stmt *stmt, int64_t none);
+int64_t mg_timing_class_number(struct mg_op *op, struct mg_db *db, const struct mg_timing_class *class);
+int64_t mg_timing_signature_number(struct mg_db *db, struct mg_hash128 key, const char *name, const char *text);
+/* The generation of the newest change; 0: nothing was ever measured. */
+int64_t mg_timing_generation(struct mg_db *db);
+void mg_timing_set_generation(struct mg_op *op, struct mg_db *db, int64_t generation);
+
 const char *mg_op_column(struct mg_op *op, sqlite3_stmt *stmt, int column); /* NULL stays */
 struct mg_blob mg_op_column_blob(struct mg_op *op, sqlite3_stmt *stmt, int column);
 const char *mg_point_kind_name(enum mg_point_kind kind);

@@ -4,7 +4,7 @@
  * three tile sizes and five ways to split K, against the time to move its operands once. Everything
  * else moves bytes, at a bandwidth that falls with the number of threads it can occupy. Products of
  * dimensions are taken in float64: they are exact below 2^53, far above what fits any device. */
-#include "device/device.h"
+#include "device/floor.h"
 
 #include <math.h>
 #include <string.h>
@@ -198,6 +198,20 @@ double mg_device_latency(const struct mg_device *device, const struct mg_op_desc
         return elementwise_seconds(device, &traffic);
     double memory = traffic.bytes / (device->mem_bw * device->mem_eff);
     return device->launch_s + larger(compute_seconds(device, op), memory);
+}
+
+/* Four times the last level cache of the largest of these devices (50 MB). */
+static const double CACHED_BYTES = 200e6;
+
+double mg_device_floor(const struct mg_device *device, const struct mg_op_desc *op)
+{
+    struct mg_gemm gemm[MG_MAX_GEMMS];
+    uint32_t count = op->in_count ? mg_op_gemms(op, gemm) : 0;
+    double flops = 0, bytes = traffic_of(op).bytes;
+    for (uint32_t i = 0; i < count; i++)
+        flops += 2 * (double)gemm[i].b * (double)gemm[i].m * (double)gemm[i].n * (double)gemm[i].k;
+    double compute = count ? flops / peak_of(device, op->in_dtype[0], op->math) : 0;
+    return larger(compute, bytes > CACHED_BYTES ? bytes / device->mem_bw : 0);
 }
 
 double mg_device_copy_latency(const struct mg_device *device, uint64_t elements_moved, uint64_t bytes)

@@ -497,11 +497,11 @@ Test(store, reuse_copies_the_answer)
 {
     make_ended(A);
     submit_any(&f, B);
-    const struct got *got = DO(&f, find_reusable, "r1", 30.0);
+    const struct got *got = DO(&f, find_reusable, "r1", 30.0, "[]");
     cr_assert_eq(got->code, MG_STORE_OK);
     cr_assert_str_eq(got->job.id, A);
-    cr_assert_eq(DO(&f, find_reusable, "r1", 31.0)->code, MG_STORE_NOT_FOUND);
-    cr_assert_eq(DO(&f, find_reusable, "r2", 1.0)->code, MG_STORE_NOT_FOUND);
+    cr_assert_eq(DO(&f, find_reusable, "r1", 31.0, "[]")->code, MG_STORE_NOT_FOUND);
+    cr_assert_eq(DO(&f, find_reusable, "r2", 1.0, "[]")->code, MG_STORE_NOT_FOUND);
     got = DO(&f, reuse, B, A);
     cr_assert_eq(got->code, MG_STORE_OK, "%s", got->message);
     cr_assert_eq(got->job.state, MG_JOB_SUCCEEDED);

@@ -1,0 +1,363 @@
+/* Timings as they come in: classes, agents, batches, rows, and which rows are believed.
+ *
+ * A row is a suspect where it is faster than the device can be, outside 1/5 ... 5 times what the model says scaled by
+ * the ratios of its kind, or of a batch whose canary was slow; it becomes valid when another agent, or the same on
+ * another day, agrees within three deviations (timings.md, Trust). The ratios that judge are the last ones accepted of
+ * that class and kind, or where there are too few those of the batch itself. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "store_priv.h"
+
+enum { RATIOS = 101, FEWEST_RATIOS = 3, MINUTE_MS = 60000 };
+static const double BAND = 5, CANARY_SLACK = 1.05, DRIFT_SLACK = 0.05;
+static const int64_t DAY_MS = 24 * 3600 * 1000;
+
+/* The lasts ratios measured / model of one kind. */
+struct kind {
+    const char *op;
+    double last[RATIOS];
+    size_t count; /* in `last` */
+    double scale; /* 0: unknown */
+    bool changed;
+};
+struct adding {
+    struct mg_op *op;
+    struct mg_db *db;
+    const struct mg_timing_batch *batch;
+    int64_t class, family, agent, batch_id, at, generation; /* generation: 0 until one is needed */
+    bool distrusted, leases;
+    struct kind *kinds;
+    size_t kind_count, kind_capacity;
+    struct mg_store_timings *answer;
+};
+
+int64_t mg_timing_number(struct mg_db *db, sqlite3_stmt *stmt, int64_t none)
+{
+    int64_t value = none;
+    if (mg_db_row(db, stmt)) {
+        value = sqlite3_column_int64(stmt, 0);
+        mg_db_end(stmt);
+    }
+    return value;
+}
+
+/* ---- classes, agents, signatures ---- */
+
+int64_t mg_timing_class_number(struct mg_op *op, struct mg_db *db, const struct mg_timing_class *class)
+{
+    int64_t id = mg_timing_number(db, MG_BIND(db, CLASS_BY_HASH, mg_text(class->id)), 0);
+    if (id == 0) {
+        MG_RUN(db, ADD_CLASS, mg_text(class->id), mg_text(class->model), mg_text(class->key),
+               mg_int(mg_store_now(op->store)));
+        id = mg_timing_number(db, MG_BIND(db, CLASS_BY_HASH, mg_text(class->id)), 0);
+    }
+    return id;
+}
+
+int64_t mg_timing_signature_number(struct mg_db *db, struct mg_hash128 key, const char *name, const char *text)
+{
+    uint64_t words[2] = {key.lo, key.hi};
+    struct mg_val bytes = mg_bytes((struct mg_blob){words, sizeof words});
+    int64_t id = mg_timing_number(db, MG_BIND(db, SIGNATURE_BY_KEY, bytes), 0);
+    if (id == 0) {
+        id = mg_timing_number(db, MG_BIND(db, ADD_SIGNATURE, bytes, mg_text(name), mg_text(text)), 0);
+    }
+    return id;
+}
+
+/* The agent's number; fails as CONFLICT if it belongs to another token. */
+static int64_t agent_number(struct mg_op *op, struct mg_db *db, const struct mg_timing_agent *agent, int64_t class)
+{
+    int64_t now = mg_store_now(op->store);
+    sqlite3_stmt *stmt = MG_BIND(db, AGENT_BY_NAME, mg_text(agent->name));
+    if (mg_db_row(db, stmt)) {
+        int64_t id = sqlite3_column_int64(stmt, 0);
+        const char *token = (const char *)sqlite3_column_text(stmt, 1);
+        bool ours = agent->any_agent || !token || !*token || strcmp(token, agent->token) == 0;
+        mg_db_end(stmt);
+        if (!ours) {
+            mg_op_fail(op, MG_STORE_CONFLICT, "the agent %s belongs to another token", agent->name);
+        }
+        return id;
+    }
+    MG_RUN(db, ADD_AGENT, mg_text(agent->name), mg_int(class), mg_text(agent->host), mg_text(agent->version),
+           mg_text(agent->uuid ? agent->uuid : ""), mg_text("new"), mg_text(agent->token), mg_int(now));
+    return mg_timing_number(db, MG_BIND(db, AGENT_BY_NAME, mg_text(agent->name)), 0);
+}
+
+void mg_op_run_put_agent(struct mg_op *op, struct mg_db *db)
+{
+    const struct mg_timing_agent *agent = op->args.agent;
+    int64_t class = mg_timing_class_number(op, db, &agent->class), id = agent_number(op, db, agent, class);
+    if (mg_op_ok(op, db)) {
+        MG_RUN(db, TOUCH_AGENT, mg_int(id), mg_int(class), mg_text(agent->host), mg_text(agent->version),
+               mg_text(agent->uuid), mg_text(agent->state), mg_int(mg_store_now(op->store)), mg_real(agent->canary_s));
+    }
+    struct mg_store_timings *answer = MG_NEW(&op->arena, struct mg_store_timings);
+    answer->class = agent->class;
+    op->result.timings = answer;
+}
+
+/* ---- what is believed ---- */
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* The lower median of the list, which is sorted; 0 where there are too few. */
+static double median_of(double *list, size_t count)
+{
+    if (count < FEWEST_RATIOS) {
+        return 0;
+    }
+    qsort(list, count, sizeof *list, by_value);
+    return list[(count - 1) / 2];
+}
+
+/* Of the batch's own rows of this kind. */
+static double own_scale(struct adding *a, const char *op)
+{
+    double *list = MG_NEW_ARRAY(&a->op->arena, double, a->batch->n_rows);
+    size_t count = 0;
+    for (size_t i = 0; i < a->batch->n_rows; i++) {
+        const struct mg_timing_row *row = &a->batch->rows[i];
+        if (row->status == MG_TIMING_OK && row->model_s > 0 && strcmp(row->op, op) == 0) {
+            list[count++] = row->median_s / row->model_s;
+        }
+    }
+    return median_of(list, count);
+}
+
+static struct kind *kind_of(struct adding *a, const char *op)
+{
+    for (size_t i = 0; i < a->kind_count; i++) {
+        if (strcmp(a->kinds[i].op, op) == 0) {
+            return &a->kinds[i];
+        }
+    }
+    struct kind *kind = MG_PUSH(&a->op->arena, a->kinds, a->kind_count, a->kind_capacity);
+    kind->op = op;
+    sqlite3_stmt *stmt = MG_BIND(a->db, GET_RATIOS, mg_int(a->class), mg_text(op));
+    if (mg_db_row(a->db, stmt)) {
+        size_t size = (size_t)sqlite3_column_bytes(stmt, 0);
+        size = size < sizeof kind->last ? size : sizeof kind->last;
+        memcpy(kind->last, sqlite3_column_blob(stmt, 0), size);
+        kind->count = size / sizeof kind->last[0];
+        mg_db_end(stmt);
+    }
+    double sorted[RATIOS];
+    memcpy(sorted, kind->last, sizeof sorted);
+    kind->scale = median_of(sorted, kind->count);
+    if (kind->scale == 0) {
+        kind->scale = own_scale(a, op);
+    }
+    return kind;
+}
+
+static void remember_ratio(struct kind *kind, double ratio)
+{
+    if (kind->count == RATIOS) {
+        memmove(kind->last, kind->last + 1, (RATIOS - 1) * sizeof kind->last[0]);
+        kind->count--;
+    }
+    kind->last[kind->count++] = ratio;
+    kind->changed = true;
+}
+
+static void save_ratios(struct adding *a)
+{
+    for (size_t i = 0; i < a->kind_count; i++) {
+        const struct kind *kind = &a->kinds[i];
+        if (kind->changed) {
+            MG_RUN(a->db, SET_RATIOS, mg_int(a->class), mg_text(kind->op),
+                   mg_bytes((struct mg_blob){kind->last, kind->count * sizeof kind->last[0]}));
+        }
+    }
+}
+
+static bool looks_wrong(const struct adding *a, const struct mg_timing_row *row, const struct kind *kind)
+{
+    if (a->distrusted || row->throttled || row->median_s < row->floor_s) {
+        return true;
+    }
+    double expected = row->model_s * kind->scale;
+    return expected > 0 && (row->median_s < expected / BAND || row->median_s > expected * BAND);
+}
+
+/* What else is known of the signature in this class. */
+struct others {
+    int64_t agreeing[16]; /* suspects that this row confirms */
+    size_t agreeing_count;
+    bool confirmed; /* somebody independent agrees */
+    bool any_valid;
+    double newest_s, newest_mad;
+};
+
+static void look_at_other(const struct adding *a, const struct mg_timing_row *row, sqlite3_stmt *stmt,
+                          struct others *others)
+{
+    double median = sqlite3_column_double(stmt, 2), mad = sqlite3_column_double(stmt, 3);
+    int64_t agent = sqlite3_column_int64(stmt, 1), at = sqlite3_column_int64(stmt, 4);
+    bool suspect = sqlite3_column_type(stmt, 5) == SQLITE_NULL;
+    double spread = mad > row->mad_s ? mad : row->mad_s;
+    bool independent = agent != a->agent || at / DAY_MS != a->at / DAY_MS;
+    if (!suspect && !others->any_valid) {
+        others->any_valid = true;
+        others->newest_s = median;
+        others->newest_mad = mad;
+    }
+    if (!independent || fabs(median - row->median_s) > 3 * spread) {
+        return;
+    }
+    others->confirmed = true;
+    if (suspect && others->agreeing_count < 16) {
+        others->agreeing[others->agreeing_count++] = sqlite3_column_int64(stmt, 0);
+    }
+}
+
+static struct others find_others(struct adding *a, const struct mg_timing_row *row, int64_t signature)
+{
+    struct others others = {.any_valid = false};
+    sqlite3_stmt *stmt = MG_BIND(a->db, OTHER_ROWS, mg_int(a->family), mg_int(signature), mg_int(a->class));
+    while (mg_db_row(a->db, stmt)) {
+        look_at_other(a, row, stmt, &others);
+    }
+    return others;
+}
+
+/* ---- rows ---- */
+
+/* The batch's generation: one more than any before. */
+static int64_t generation_of(struct adding *a)
+{
+    if (a->generation == 0) {
+        a->generation = mg_timing_generation(a->db) + 1;
+        mg_timing_set_generation(a->op, a->db, a->generation);
+        MG_RUN(a->db, SET_CLASS_GENERATION, mg_int(a->class), mg_int(a->generation));
+    }
+    return a->generation;
+}
+
+static bool drifts(const struct mg_timing_row *row, const struct others *others)
+{
+    double spread = others->newest_mad > row->mad_s ? others->newest_mad : row->mad_s;
+    double away = fabs(row->median_s - others->newest_s);
+    return others->any_valid && away > 3 * spread && away > DRIFT_SLACK * others->newest_s;
+}
+
+static void insert_row(struct adding *a, const struct mg_timing_row *row, int64_t signature, bool suspect, bool drift)
+{
+    const struct mg_val values[] = {
+        mg_int(a->batch_id),   mg_int(row->row),        mg_int(a->family),
+        mg_int(a->class),      mg_int(signature),       mg_int(a->agent),
+        mg_int(row->status),   mg_int(row->n),          mg_real(row->median_s),
+        mg_real(row->mad_s),   mg_real(row->min_s),     mg_int((int64_t)row->workspace),
+        mg_real(row->model_s), mg_real(row->clock_mhz), mg_int(row->throttled),
+        mg_int(a->at),         mg_int(drift),           mg_int_or_null(suspect ? 0 : generation_of(a), 0)};
+    mg_db_run(a->db, MG_STMT_ADD_ROW, values, sizeof values / sizeof values[0]);
+}
+
+static void confirm(struct adding *a, const struct others *others)
+{
+    for (size_t i = 0; i < others->agreeing_count; i++) {
+        MG_RUN(a->db, CONFIRM_ROW, mg_int(others->agreeing[i]), mg_int(generation_of(a)));
+        a->answer->confirmed++;
+    }
+}
+
+static void add_measured(struct adding *a, const struct mg_timing_row *row, int64_t signature)
+{
+    struct kind *kind = kind_of(a, row->op);
+    struct others others = find_others(a, row, signature);
+    bool suspect = looks_wrong(a, row, kind) && !others.confirmed;
+    insert_row(a, row, signature, suspect, !suspect && drifts(row, &others));
+    a->answer->suspect += suspect;
+    if (!suspect) {
+        confirm(a, &others);
+        if (row->model_s > 0) {
+            remember_ratio(kind, row->median_s / row->model_s);
+        }
+    }
+}
+
+static void add_row(struct adding *a, const struct mg_timing_row *row)
+{
+    if (mg_timing_number(a->db, MG_BIND(a->db, HAS_ROW, mg_int(a->batch_id), mg_int(row->row)), 0)) {
+        a->answer->known++;
+        return;
+    }
+    int64_t signature = mg_timing_signature_number(a->db, row->key, row->op, row->signature);
+    if (row->status == MG_TIMING_OK) {
+        add_measured(a, row, signature);
+    } else {
+        insert_row(a, row, signature, false, false);
+    }
+    if (a->leases) {
+        MG_RUN(a->db, DROP_LEASE, mg_int(a->class), mg_int(signature));
+    }
+    a->answer->added++;
+}
+
+/* ---- batches ---- */
+
+static int64_t batch_number(struct adding *a)
+{
+    const struct mg_timing_batch *b = a->batch;
+    int64_t id = mg_timing_number(a->db, MG_BIND(a->db, BATCH_BY_NAME, mg_int(a->agent), mg_text(b->batch)), 0);
+    if (id == 0) {
+        id = mg_timing_number(a->db,
+                              MG_BIND(a->db, ADD_BATCH, mg_int(a->agent), mg_text(b->batch), mg_int(a->class),
+                                      mg_text(b->host), mg_text(b->version), mg_text(b->token), mg_int(a->at),
+                                      mg_int(mg_store_now(a->op->store)), mg_real(b->canary_before_s),
+                                      mg_real(b->canary_after_s), mg_real(b->canary_best_s), mg_int(b->busy)),
+                              0);
+    }
+    return id;
+}
+
+static bool is_distrusted(const struct mg_timing_batch *b)
+{
+    double slow = b->canary_before_s > b->canary_after_s ? b->canary_before_s : b->canary_after_s;
+    return b->busy || (b->canary_best_s > 0 && slow > CANARY_SLACK * b->canary_best_s);
+}
+
+static void add_batch(struct mg_op *op, struct mg_db *db, const struct mg_timing_batch *batch,
+                      struct mg_store_timings *answer)
+{
+    struct adding a = {.op = op, .db = db, .batch = batch, .answer = answer};
+    int64_t now = mg_store_now(op->store), before = answer->added;
+    const struct mg_timing_agent agent = {.name = batch->agent,
+                                          .host = batch->host,
+                                          .version = batch->version,
+                                          .token = batch->token,
+                                          .any_agent = batch->any_agent};
+    a.class = mg_timing_class_number(op, db, &batch->class);
+    a.family = mg_timing_number(db, MG_BIND(db, CLASS_FAMILY, mg_int(a.class)), a.class);
+    a.agent = agent_number(op, db, &agent, a.class);
+    a.at = batch->at > 0 && batch->at < now + 10 * MINUTE_MS ? batch->at : now;
+    a.distrusted = is_distrusted(batch);
+    a.leases = mg_timing_number(db, MG_BIND(db, HAS_LEASES, mg_int(a.class)), 0) != 0;
+    if (!mg_op_ok(op, db)) {
+        return;
+    }
+    a.batch_id = batch_number(&a);
+    for (size_t i = 0; i < batch->n_rows && mg_op_ok(op, db); i++) {
+        add_row(&a, &batch->rows[i]);
+    }
+    save_ratios(&a);
+    MG_RUN(db, COUNT_AGENT, mg_int(a.agent), mg_int(answer->added - before), mg_int(now));
+}
+
+void mg_op_run_add_timings(struct mg_op *op, struct mg_db *db)
+{
+    struct mg_store_timings *answer = MG_NEW(&op->arena, struct mg_store_timings);
+    for (size_t i = 0; i < op->args.n_batches && mg_op_ok(op, db); i++) {
+        add_batch(op, db, &op->args.batches[i], answer);
+    }
+    answer->generation = mg_timing_generation(db);
+    op->result.timings = answer;
+}

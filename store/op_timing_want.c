@@ -1,0 +1,205 @@
+/* What is wanted and who is at it: wants of graphs, leases, revocation, the pinning of a job's prices. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "store_priv.h"
+
+static const int64_t DAY_MS = 24 * 3600 * 1000;
+static const double RUNS_EACH = 20; /* warm-up and repeats, about */
+
+int64_t mg_timing_generation(struct mg_db *db)
+{
+    sqlite3_stmt *stmt = MG_BIND(db, GET_META, mg_text("timings_generation"));
+    int64_t value = 0;
+    if (mg_db_row(db, stmt)) {
+        value = strtoll((const char *)sqlite3_column_text(stmt, 0), NULL, 10);
+        mg_db_end(stmt);
+    }
+    return value;
+}
+
+void mg_timing_set_generation(struct mg_op *op, struct mg_db *db, int64_t generation)
+{
+    MG_RUN(db, SET_META, mg_text("timings_generation"),
+           mg_text(mg_arena_printf(&op->arena, "%lld", (long long)generation)));
+}
+
+/* ---- wants ---- */
+
+void mg_op_run_add_wants(struct mg_op *op, struct mg_db *db)
+{
+    const struct mg_op_args *args = &op->args;
+    int64_t *whole = MG_NEW_ARRAY(&op->arena, int64_t, args->n_wants);
+    size_t whole_count = 0;
+    int64_t room = MG_TIMING_WANTS - mg_timing_number(db, mg_db_bind(db, MG_STMT_COUNT_WANTS, NULL, 0), 0);
+    for (size_t i = 0; i < args->n_wants && mg_op_ok(op, db); i++) {
+        const struct mg_timing_want *want = &args->wants[i];
+        int64_t id = mg_timing_signature_number(db, want->key, want->op, want->signature);
+        if (want->whole) {
+            whole[whole_count++] = id;
+        }
+        if (room > 0) {
+            room -= MG_RUN(db, ADD_WANT, mg_text(args->text), mg_int(id), mg_real(want->value), mg_real(want->seconds));
+        }
+    }
+    MG_RUN(db, SET_GRAPH, mg_text(args->id), mg_bytes((struct mg_blob){whole, whole_count * sizeof *whole}));
+}
+
+/* ---- leases ---- */
+
+struct want_row {
+    int64_t signature;
+    struct mg_timing_want want;
+};
+
+static void read_want(struct mg_op *op, sqlite3_stmt *stmt, struct mg_timing_want *want)
+{
+    want->op = mg_op_column(op, stmt, 1);
+    want->signature = mg_op_column(op, stmt, 2);
+    want->value = sqlite3_column_double(stmt, 3);
+    want->seconds = sqlite3_column_double(stmt, 4);
+}
+
+/* Several hundred times what a run takes is spent on each; at least one is handed out. */
+static struct want_row *find_wants(struct mg_op *op, struct mg_db *db, int64_t class, int64_t agent, size_t *n)
+{
+    int64_t now = mg_store_now(op->store);
+    struct want_row *rows = NULL;
+    size_t capacity = 0;
+    double left = op->args.real;
+    sqlite3_stmt *stmt =
+        MG_BIND(db, OPEN_WANTS, mg_int(class), mg_int(now), mg_int(now - MG_TIMING_FAILURE_DAYS * DAY_MS),
+                mg_int(agent), mg_int(now - DAY_MS), mg_int(op->args.limit));
+    *n = 0;
+    while (mg_db_row(db, stmt)) {
+        struct want_row *row = MG_PUSH(&op->arena, rows, *n, capacity);
+        row->signature = sqlite3_column_int64(stmt, 0);
+        read_want(op, stmt, &row->want);
+        left -= RUNS_EACH * row->want.seconds;
+        if (left <= 0 && op->args.real > 0) {
+            mg_db_end(stmt);
+            break;
+        }
+    }
+    return rows;
+}
+
+/* One of a hundred is measured again, whatever is found first from a random place on. */
+static struct want_row *find_again(struct mg_op *op, struct mg_db *db, int64_t class, size_t *n, struct want_row *rows)
+{
+    size_t extra = *n / 100, capacity = *n;
+    if (extra == 0) {
+        return rows;
+    }
+    sqlite3_stmt *stmt = MG_BIND(db, AGAIN, mg_int(class), mg_int(mg_store_now(op->store) - DAY_MS),
+                                 mg_int((int64_t)extra), mg_int(mg_store_now(op->store)));
+    while (mg_db_row(db, stmt)) {
+        struct want_row *row = MG_PUSH(&op->arena, rows, *n, capacity);
+        row->signature = sqlite3_column_int64(stmt, 0);
+        read_want(op, stmt, &row->want);
+    }
+    return rows;
+}
+
+static void read_agent_class(struct mg_op *op, sqlite3_stmt *stmt, struct mg_timing_class *class)
+{
+    class->id = mg_op_column(op, stmt, 3);
+    class->model = mg_op_column(op, stmt, 4);
+    class->key = mg_op_column(op, stmt, 5);
+}
+
+void mg_op_run_claim_timings(struct mg_op *op, struct mg_db *db)
+{
+    struct mg_store_timings *answer = MG_NEW(&op->arena, struct mg_store_timings);
+    int64_t now = mg_store_now(op->store), agent, class;
+    sqlite3_stmt *stmt = MG_BIND(db, AGENT_BY_NAME, mg_text(op->args.name));
+    op->result.timings = answer;
+    if (!mg_db_row(db, stmt)) {
+        mg_op_fail(op, MG_STORE_NOT_FOUND, "no agent %s", op->args.name);
+        return;
+    }
+    const char *token = (const char *)sqlite3_column_text(stmt, 1);
+    bool ours = op->args.flag || !token || !*token || strcmp(token, op->args.token) == 0;
+    agent = sqlite3_column_int64(stmt, 0);
+    class = sqlite3_column_int64(stmt, 2);
+    read_agent_class(op, stmt, &answer->class);
+    mg_db_end(stmt);
+    if (!ours) {
+        mg_op_fail(op, MG_STORE_CONFLICT, "the agent %s belongs to another token", op->args.name);
+        return;
+    }
+    size_t n;
+    struct want_row *rows = find_wants(op, db, class, agent, &n);
+    rows = find_again(op, db, class, &n, rows);
+    struct mg_timing_want *wants = MG_NEW_ARRAY(&op->arena, struct mg_timing_want, n);
+    for (size_t i = 0; i < n && mg_op_ok(op, db); i++) {
+        wants[i] = rows[i].want;
+        MG_RUN(db, ADD_LEASE, mg_int(class), mg_int(rows[i].signature), mg_int(agent),
+               mg_int(now + MG_TIMING_LEASE_MS));
+    }
+    MG_RUN(db, SEE_AGENT, mg_int(agent), mg_int(now));
+    answer->wants = wants;
+    answer->n_wants = n;
+}
+
+/* ---- revocation ---- */
+
+/* Jobs that may have used rows of the class since `from`. */
+static void find_users(struct mg_op *op, struct mg_db *db, int64_t class, int64_t from, const char ***jobs, size_t *n,
+                       size_t *capacity)
+{
+    sqlite3_stmt *stmt = MG_BIND(db, USERS, mg_int(class), mg_int(from));
+    while (mg_db_row(db, stmt)) {
+        *MG_PUSH(&op->arena, *jobs, *n, *capacity) = mg_op_column(op, stmt, 0);
+    }
+}
+
+struct touched {
+    int64_t class, from, rows;
+};
+
+void mg_op_run_revoke_timings(struct mg_op *op, struct mg_db *db)
+{
+    struct mg_store_timings *answer = MG_NEW(&op->arena, struct mg_store_timings);
+    struct touched *touched = NULL;
+    const char **jobs = NULL;
+    size_t n = 0, capacity = 0, n_jobs = 0, jobs_capacity = 0;
+    enum mg_stmt find = strcmp(op->args.text, "agent") == 0   ? MG_STMT_ROWS_BY_AGENT
+                        : strcmp(op->args.text, "token") == 0 ? MG_STMT_ROWS_BY_TOKEN
+                                                              : MG_STMT_ROWS_BY_HOST;
+    const struct mg_val by[] = {mg_text(op->args.name), mg_int(op->args.number)};
+    sqlite3_stmt *stmt = mg_db_bind(db, find, by, 2);
+    while (mg_db_row(db, stmt)) {
+        *MG_PUSH(&op->arena, touched, n, capacity) = (struct touched){
+            sqlite3_column_int64(stmt, 0), sqlite3_column_int64(stmt, 1), sqlite3_column_int64(stmt, 2)};
+    }
+    int64_t generation = mg_timing_generation(db) + (n > 0);
+    for (size_t i = 0; i < n && mg_op_ok(op, db); i++) {
+        find_users(op, db, touched[i].class, touched[i].from, &jobs, &n_jobs, &jobs_capacity);
+        answer->added += touched[i].rows;
+        MG_RUN(db, SET_CLASS_GENERATION, mg_int(touched[i].class), mg_int(generation));
+        MG_RUN(db, DROP_RATIOS, mg_int(touched[i].class));
+    }
+    const enum mg_stmt end = find + 1; /* each is followed by the statement that ends the rows it finds */
+    const struct mg_val ending[] = {by[0], by[1], mg_int(generation)};
+    mg_db_run(db, end, ending, 3);
+    if (n > 0) {
+        mg_timing_set_generation(op, db, generation);
+    }
+    answer->generation = generation;
+    answer->jobs = jobs;
+    answer->n_jobs = n_jobs;
+    op->result.timings = answer;
+}
+
+/* ---- jobs ---- */
+
+void mg_op_run_set_timings(struct mg_op *op, struct mg_db *db)
+{
+    struct mg_store_job *job = mg_job_find(op, db, op->args.id);
+    if (job) {
+        MG_RUN(db, SET_TIMINGS, mg_int(job->number), mg_text(op->args.text), mg_int(op->args.number));
+        mg_job_result(op, db, job->number);
+    }
+}

@@ -1,0 +1,258 @@
+"""The timing cache: posting, trust, claims, missing, revocation, prices of jobs, waiting for measurements, crashes."""
+import json
+import os
+import signal
+import threading
+import time
+
+from libe2e import Daemon, Tests
+
+CLASS = {"backend": "test", "device": "Test Card", "driver": "1"}
+NEAR = {"backend": "test", "device": "Test Card", "driver": "2"}
+DAY = 24 * 3600 * 1000
+
+
+def add_of(n):
+    return "f32;f32[%d],f32[%d]->f32[%d]" % (n, n, n)
+
+
+def row(number, op, signature, seconds, **more):
+    return {"row": number, "op": op, "signature": signature, "n": 9, "median_s": seconds, "mad_s": seconds / 100,
+            "min_s": seconds * 0.9, **more}
+
+
+def batch(agent, name, rows, key=CLASS, **more):
+    return {"agent": agent, "batch": name, "class": key, "host": "h-" + agent, "version": "1", "rows": rows, **more}
+
+
+def listed(**query):
+    return daemon.get("/timings?" + "&".join("%s=%s" % (k, str(v)) for k, v in query.items())).json["timings"]
+
+
+def setup(t):
+    global daemon
+    daemon = Daemon("--workers", "2")
+    profile = dict(daemon.get("/devices/rtx3090").json["profile"], name="test-card", gpu_names=["Test Card"])
+    t.equal("a profile that names the device", daemon.request("PUT", "/devices/test-card", profile).status, 200)
+
+
+def test_post(t):
+    first = batch("a1", "b1", [row(0, "add", add_of(100), 6e-6), row(1, "add", add_of(200), 6e-6)])
+    answer = daemon.post("/timings", first)
+    t.equal("added", answer.json, {"added": 2, "known": 0, "suspect": 0, "confirmed": 0, "generation": 1})
+    t.equal("a retry adds nothing", daemon.post("/timings", first).json,
+            {"added": 0, "known": 2, "suspect": 0, "confirmed": 0, "generation": 1})
+    more = dict(first, rows=first["rows"] + [row(2, "add", add_of(300), 6e-6)])
+    answer = daemon.post("/timings", more).json
+    t.equal("what is new of a known batch", (answer["added"], answer["known"], answer["generation"]), (1, 2, 2))
+    lines = "\n".join(json.dumps(x) for x in (
+        {k: v for k, v in batch("a2", "n1", []).items() if k != "rows"}, row(0, "add", add_of(100), 6.01e-6),
+        {k: v for k, v in batch("a3", "n2", [], NEAR).items() if k != "rows"}, row(0, "relu", "f32;f32[7]->f32[7]", 5e-6),
+        row(1, "sqrt", "f32;f32[7]->f32[7]", 0, status="unsupported")))
+    answer = daemon.request("POST", "/timings", lines, {"Content-Type": "application/x-ndjson"})
+    t.equal("lines", (answer.status, answer.json.get("added")), (200, 3))
+    rows = listed(limit=100)
+    t.equal("listed", sorted((r["agent"], r["batch"], r["row"]) for r in rows),
+            [("a1", "b1", 0), ("a1", "b1", 1), ("a1", "b1", 2), ("a2", "n1", 0), ("a3", "n2", 0), ("a3", "n2", 1)])
+    t.equal("pages", len(daemon.get("/timings?limit=2").json["timings"]), 2)
+    nxt = daemon.get("/timings?limit=2").json["next"]
+    t.equal("the next page", len(daemon.get("/timings?limit=100&after=%d" % nxt).json["timings"]), 4)
+    exported = daemon.get("/timings?format=ndjson&limit=2000")
+    other = Daemon()
+    again = other.request("POST", "/timings", exported.data, {"Content-Type": "application/x-ndjson"})
+    t.equal("what is exported goes in elsewhere", (again.status, again.json.get("added")), (200, 6))
+    t.equal("and comes out the same", other.get("/timings?format=ndjson&limit=2000").data, exported.data)
+    other.close()
+
+
+def test_refused(t):
+    good = row(0, "add", add_of(5), 1e-6)
+    head = batch("a", "b", [])
+    for name, body in (("no agent", {k: v for k, v in head.items() if k != "agent"}), ("no class", {**head, "class": {}}),
+                       ("unknown member", {**head, "colour": 1}), ("an odd operator", {**head, "rows": [dict(good, op="x")]}),
+                       ("no such shape", {**head, "rows": [dict(good, signature="f32;f32[5],f32[5]->f32[6]")]}),
+                       ("time zero", {**head, "rows": [dict(good, median_s=0)]}),
+                       ("no runs", {**head, "rows": [dict(good, n=0)]}), ("an odd status", {**head, "rows": [dict(good, status="?")]}),
+                       ("an agent with spaces", {**head, "agent": "a b"})):
+        answer = daemon.post("/timings", body)
+        t.check("refused: " + name, answer.status == 422 and answer.problem == "invalid-request", answer)
+    before = len(listed(limit=100))
+    daemon.post("/timings", {**head, "rows": [good, dict(good, row=1, op="x")]})
+    t.equal("whole or not at all", len(listed(limit=100)), before)
+    t.equal("no JSON", daemon.post("/timings", "{").problem, "invalid-json")
+
+
+def test_trust(t):
+    # The model says 5 us for each; three ratios are known from test_post.
+    odd = batch("a1", "odd", [row(0, "add", add_of(400), 9e-4)])
+    t.equal("far off is suspect", daemon.post("/timings", odd).json["suspect"], 1)
+    t.equal("listed as such", [r["signature"] for r in listed(suspect="true")], [add_of(400)])
+    t.equal("the same agent on the same day confirms nothing",
+            daemon.post("/timings", batch("a1", "odd2", [row(0, "add", add_of(400), 9e-4)])).json["confirmed"], 0)
+    answer = daemon.post("/timings", batch("a2", "odd", [row(0, "add", add_of(400), 9.05e-4)])).json
+    t.equal("another agent agrees", (answer["suspect"], answer["confirmed"]), (0, 2))
+    answer = daemon.post("/timings", batch("a2", "odd3", [row(0, "add", add_of(500), 9e-4)])).json
+    t.equal("another one", answer["suspect"], 1)
+    answer = daemon.post("/timings", batch("a1", "odd4", [row(0, "add", add_of(500), 2e-4)])).json
+    t.equal("beyond three deviations is no agreement", (answer["suspect"], answer["confirmed"]), (1, 0))
+    yesterday = int(time.time() * 1000) - DAY
+    answer = daemon.post("/timings", batch("a2", "old", [row(0, "add", add_of(500), 9e-4)], at=yesterday)).json
+    t.equal("another day agrees", (answer["suspect"], answer["confirmed"]), (0, 1))
+    slow = batch("a1", "slow", [row(0, "add", add_of(600), 6e-6)], canary={"before_s": 1.0, "after_s": 1.1, "best_s": 1.0})
+    t.equal("a slow canary makes suspects", daemon.post("/timings", slow).json["suspect"], 1)
+    busy = batch("a1", "busy", [row(0, "add", add_of(700), 6e-6)], busy=True)
+    t.equal("so does a busy card", daemon.post("/timings", busy).json["suspect"], 1)
+    big = "f32;trans_a=0;trans_b=0;f32[8192,8192],f32[8192,8192]->f32[8192,8192]"
+    fast = daemon.post("/timings", batch("a1", "fast", [row(0, "matmul", big, 1e-3)]))
+    t.check("faster than the card can be", fast.status == 200 and fast.json["suspect"] == 1, fast)
+
+
+MODEL = {"zoo": {"model": "mlp"}, "device": "test-card", "budget": {"evaluations": 30}}
+
+
+def missing(query=""):
+    return [json.loads(line) for line in daemon.get("/timings/missing" + query).text.splitlines()]
+
+
+def wait_until(what, seconds=20):
+    for _ in range(int(seconds * 20)):
+        value = what()
+        if value:
+            return value
+        time.sleep(0.05)
+    return None
+
+
+def test_prices(t):
+    t.equal("nothing is wanted", missing("?model=Test%20Card"), [])
+    job = daemon.post("/optimize?wait=60", MODEL).json
+    t.check("priced by the model", job["prices"]["modelled"] + job["prices"]["scaled"] > 0.5, job["prices"])
+    wants = wait_until(lambda: missing("?model=Test%20Card"))
+    t.check("its operators are wanted, whole and in parts", wants and len(wants) > job["result"]["operators"] / 3,
+            wants and len(wants))
+    t.check("the most valuable first", [w["value"] for w in wants] == sorted((w["value"] for w in wants), reverse=True) or
+            len({w["value"] for w in wants}) > 1)
+    agent = {"agent": "worker", "class": CLASS, "host": "h", "version": "1", "uuid": "u", "state": "idle"}
+    known = daemon.post("/agents", agent)
+    t.check("an agent is known", known.status == 200 and known.json["heartbeat_s"] == 30, known)
+    claimed = daemon.post("/timings/claims", {"agent": "worker", "max": 1000}).json["operators"]
+    t.equal("all that is wanted is leased", len(claimed), len(wants))
+    t.equal("and to nobody else", daemon.post("/timings/claims", {"agent": "worker", "max": 1000}).json["operators"], [])
+    rows = [row(i, w["op"], w["signature"], 2 * w["seconds"]) for i, w in enumerate(wants)]
+    added = daemon.post("/timings", batch("worker", "all", rows)).json
+    t.equal("measured", (added["added"], added["suspect"]), (len(wants), 0))
+    t.equal("nothing is missing", missing("?model=Test%20Card"), [])
+    again = daemon.post("/optimize?wait=60", MODEL).json
+    t.check("not answered from the old prices", again["reused_from"] is None and
+            again["timings_generation"] == added["generation"], again)
+    t.equal("every operator is measured", again["prices"]["exact"], 1.0)
+    plan = daemon.get("/jobs/%s/plans/best" % again["id"]).json
+    t.check("the plan says so", {p["source"] for p in plan["prices"] if p["op"] not in
+                                 ("store", "load", "slice", "join", "acc")} <= {"exact", "scaled"})
+    t.equal("now it is answered again", daemon.post("/optimize?wait=60", MODEL).json["reused_from"], again["id"])
+    model = daemon.post("/optimize?wait=60", dict(MODEL, timings="model")).json
+    t.equal("timings: model", (model["prices"]["modelled"], model["timings_generation"]), (1.0, 0))
+    ratio = again["original"]["latency_s"] / model["original"]["latency_s"]
+    t.check("twice the model's time, as measured", abs(ratio - 2) < 1e-9, ratio)
+    return again
+
+
+def test_near(t):
+    # A class of its own model of device, then the same with other software.
+    rows = [row(i, "add", add_of(1000 + i), 1e-5) for i in range(3)]
+    daemon.post("/timings", batch("n1", "n", rows, {"device": "Near Card", "driver": "1"}))
+    daemon.post("/timings", batch("n2", "n", rows[:1], {"device": "Near Card", "driver": "2"}))
+    classes = {c["key"]["driver"]: c for c in daemon.get("/devices").json["classes"] if c["device"] == "Near Card"}
+    t.equal("two classes", (classes["1"]["operators"], classes["2"]["operators"]), (3, 1))
+
+
+def test_revoke(t):
+    job = daemon.post("/optimize?wait=60", dict(MODEL, fresh=True)).json
+    answer = daemon.post("/timings/revoke", {"agent": "worker"})
+    t.check("revoked", answer.status == 200 and answer.json["revoked"] > 5 and job["id"] in answer.json["jobs"], answer)
+    after = daemon.post("/optimize?wait=60", MODEL).json
+    t.check("its timings are used no more", after["prices"]["exact"] < 0.5 and
+            after["timings_generation"] == answer.json["generation"], after["prices"])
+    t.check("they are wanted again", len(missing("?model=Test%20Card")) > 5)
+    for body in ({}, {"agent": "a", "host": "b"}, {"colour": "x"}):
+        t.equal("what to revoke: %r" % body, daemon.post("/timings/revoke", body).status, 422)
+
+
+def test_require_measured(t):
+    request = dict(MODEL, require_measured=True, fresh=True, budget={"evaluations": 30, "deadline_s": 60})
+    job = daemon.post("/optimize", request).json
+    path = "/jobs/" + job["id"]
+    t.check("waits", wait_until(lambda: daemon.get(path).json["state"] == "waiting"), daemon.get(path))
+    daemon.post("/agents", {"agent": "worker2", "class": CLASS})
+    wants = wait_until(lambda: missing("?model=Test%20Card"))
+    daemon.post("/timings", batch("worker2", "w", [row(i, w["op"], w["signature"], 3 * w["seconds"])
+                                                   for i, w in enumerate(wants)]))
+    ended = daemon.get(path + "?wait=60").json
+    t.check("runs once all is there", ended["state"] == "succeeded" and ended["prices"]["exact"] == 1.0, ended)
+    late = dict(MODEL, zoo={"model": "mlp", "batch": 3}, require_measured=True, budget={"evaluations": 30, "deadline_s": 2})
+    failed = daemon.get("/jobs/%s?wait=30" % daemon.post("/optimize", late).json["id"]).json
+    t.check("fails at its deadline", failed["state"] == "failed" and failed["error"]["type"] == "/errors/deadline", failed)
+    t.equal("not with the model", daemon.post("/optimize", dict(late, timings="model")).problem, "invalid-request")
+
+
+def test_crash(t):
+    rows = [row(i, "add", add_of(5000 + i), 6e-6) for i in range(500)]
+    acknowledged = daemon.post("/timings", batch("c1", "before", rows)).json["added"]
+    daemon.stop(signal.SIGKILL)
+    daemon.start()
+    t.equal("what was acknowledged is there", daemon.post("/timings", batch("c1", "before", rows)).json["known"], acknowledged)
+
+
+def test_many_at_once(t):
+    """8 agents and 4 jobs: nothing twice, no lease to two at once, nothing acknowledged lost."""
+    jobs = [daemon.post("/optimize", {"zoo": {"model": "mlp", "batch": 10 + i}, "device": "test-card",
+                                      "budget": {"evaluations": 200}}).json["id"] for i in range(4)]
+    t.check("there is work", wait_until(lambda: len(missing("?model=Test%20Card")) > 50))
+    leased, acknowledged, faults, lock = {}, {}, [], threading.Lock()
+
+    def work(name):
+        daemon.post("/agents", {"agent": name, "class": CLASS})
+        for turn in range(200):
+            operators = daemon.post("/timings/claims", {"agent": name, "max": 7}).json["operators"]
+            if not operators:
+                return
+            with lock:
+                for o in operators:
+                    key = (o["op"], o["signature"])
+                    if key in leased:
+                        faults.append((key, leased[key], name))
+                    leased[key] = name
+            body = batch(name, "t%d" % turn, [row(i, o["op"], o["signature"], 7e-6) for i, o in enumerate(operators)])
+            for _ in range(2):  # an answer was lost: the batch is sent again
+                answer = daemon.post("/timings", body).json
+            with lock:
+                for i in range(len(operators)):
+                    acknowledged[(name, "t%d" % turn, i)] = 1
+                if answer["known"] != len(operators) or answer["added"]:
+                    faults.append(answer)
+
+    threads = [threading.Thread(target=work, args=("m%d" % i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    t.equal("no lease to two agents, no row twice", faults, [])
+    rows, after = [], 0
+    while after is not None:
+        page = daemon.get("/timings?limit=2000&after=%d" % after).json
+        rows += [(r["agent"], r["batch"], r["row"]) for r in page["timings"]]
+        after = page["next"]
+    t.equal("every row once", len(rows), len(set(rows)))
+    t.equal("nothing acknowledged is lost", set(acknowledged) - set(rows), set())
+    t.check("several agents shared the work", len({name for name, _, _ in acknowledged}) > 3 and len(acknowledged) > 50,
+            len(acknowledged))
+    for job in jobs:
+        t.equal("the jobs succeed", daemon.get("/jobs/%s?wait=60" % job).json["state"], "succeeded")
+    t.check("the agents are listed", len(daemon.get("/agents").json["agents"]) >= 8)
+
+
+tests = Tests()
+tests.run(setup, test_post, test_refused, test_trust, test_prices, test_near, test_revoke, test_require_measured, test_crash,
+          test_many_at_once)
+tests.equal("stops", daemon.close(), 0)
+tests.end()
