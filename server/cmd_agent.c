@@ -1,0 +1,456 @@
+/* `magisd agent`: measures what a daemon wants measured, in batches: claim, canary, measure, canary, post.
+ *
+ * A batch whose canary kernel is more than 5 % slower than its best on this device is thrown away. What was measured is
+ * posted until the daemon has it: a batch keeps its name, so that a retry after a lost answer adds nothing. Between
+ * batches the device is closed. */
+#include <fcntl.h>
+#include <jansson.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "device/signature.h"
+#include "measure/measure.h"
+#include "server/http_client.h"
+#include "server/options.h"
+#include "server/timing_parse.h"
+#include "server/version.h"
+
+enum { BATCH_MAX = 64, CANARY_ELEMENTS = 1 << 18, DISCARDS_MAX = 5 };
+static const double BATCH_SECONDS = 20, CANARY_SLACK = 1.05, SLOWEST_RETRY_S = 60, IDLE_S = 5, HEARTBEAT_S = 30;
+
+struct agent {
+    const char *server, *token, *device;
+    char name[128], host[128], version[32];
+    char *class_key;
+    char backend[16], uuid[64];
+    bool once;
+    double stop_at, duty; /* monotonic, 0: never; percent */
+    int from_hour, to_hour;
+    double best_canary, told_at;
+    unsigned long measured, discarded;
+    unsigned bad_batches; /* in a row */
+};
+static volatile sig_atomic_t told_to_stop;
+
+static void on_signal(int number)
+{
+    (void)number;
+    told_to_stop = 1;
+}
+
+static double now(void)
+{
+    return mg_measure_clock();
+}
+
+static bool over(const struct agent *a)
+{
+    return told_to_stop || (a->stop_at > 0 && now() >= a->stop_at);
+}
+
+/* In steps, so that a signal or the end of the time is seen. */
+static void rest(const struct agent *a, double seconds)
+{
+    double until = now() + seconds;
+    while (!over(a) && now() < until) {
+        double left = until - now();
+        usleep((useconds_t)((left < 0.2 ? left : 0.2) * 1e6));
+    }
+}
+
+/* ---- talking to the daemon ---- */
+
+static int post(const struct agent *a, const char *path, const char *type, const char *body, size_t size, char **text)
+{
+    const struct mg_call_http call = {.server = a->server,
+                                      .token = a->token,
+                                      .method = "POST",
+                                      .path = path,
+                                      .media_type = type,
+                                      .body = body,
+                                      .body_size = size,
+                                      .timeout_s = 60};
+    struct mg_answer_http answer;
+    mg_http_call(&call, &answer);
+    if (answer.status == 200) {
+        *text = answer.body;
+        return 200;
+    }
+    *text = mg_http_problem(&answer);
+    free(answer.body);
+    return answer.status;
+}
+
+/* Until it is answered; each pause twice the last. False: refused, or the time is over. */
+static bool insist(const struct agent *a, const char *path, const char *type, const char *body, size_t size,
+                   char **text)
+{
+    for (double pause = 0.5;; pause = pause * 2 < SLOWEST_RETRY_S ? pause * 2 : SLOWEST_RETRY_S) {
+        int status = post(a, path, type, body, size, text);
+        bool again = status == 0 || status == 429 || status >= 500;
+        if (status == 200)
+            return true;
+        fprintf(stderr, "magisd agent: %s: %s\n", path, *text);
+        free(*text);
+        *text = NULL;
+        if (!again || over(a))
+            return false;
+        rest(a, pause);
+    }
+}
+
+static bool insist_json(const struct agent *a, const char *path, json_t *root, json_t **answer)
+{
+    char *body = json_dumps(root, JSON_COMPACT), *text = NULL;
+    bool good = body && insist(a, path, "application/json", body, strlen(body), &text);
+    json_decref(root);
+    free(body);
+    *answer = good ? json_loads(text, 0, NULL) : NULL;
+    free(text);
+    return good && *answer;
+}
+
+static bool tell(struct agent *a, const char *state)
+{
+    json_t *answer;
+    json_t *class = json_loads(a->class_key, 0, NULL);
+    bool good =
+        insist_json(a, "/agents",
+                    json_pack("{s:s, s:o, s:s, s:s, s:s, s:s, s:f}", "agent", a->name, "class", class, "host", a->host,
+                              "version", a->version, "uuid", a->uuid, "state", state, "canary_s", a->best_canary),
+                    &answer);
+    json_decref(answer);
+    a->told_at = now();
+    return good;
+}
+
+/* ---- the device ---- */
+
+static void put(struct mg_writer *w, const char *key, const char *value)
+{
+    if (*value)
+        mg_write_member_string(w, key, value);
+}
+
+static void put_count(struct mg_writer *w, const char *key, uint64_t value)
+{
+    char text[24];
+    snprintf(text, sizeof text, "%llu", (unsigned long long)value);
+    if (value)
+        mg_write_member_string(w, key, text);
+}
+
+/* All that can change a time (timings.md, Key), keys in order. */
+static char *class_of(const struct mg_engine_properties *p)
+{
+    const struct mg_time_policy *policy = &mg_time_policy_default;
+    char device[80], text[80];
+    struct mg_writer w;
+    mg_writer_init(&w);
+    snprintf(device, sizeof device, "%s%s", strcmp(p->backend, "model") ? "" : "model:", p->device);
+    snprintf(text, sizeof text, "%u+%u %s", policy->warm_up, policy->repeats, policy->cold ? "cold" : "warm");
+    mg_write_begin_object(&w);
+    put(&w, "backend", p->backend);
+    put(&w, "backend_version", p->backend_version);
+    put(&w, "blas", p->blas);
+    put(&w, "compute", p->compute);
+    put(&w, "device", device);
+    put(&w, "dnn", p->dnn);
+    put(&w, "driver", p->driver);
+    put(&w, "link", p->link);
+    put_count(&w, "memory_bytes", p->memory_bytes);
+    put(&w, "partition", p->partition);
+    put(&w, "pinned", p->pinned ? "yes" : "no");
+    put(&w, "policy", text);
+    put(&w, "runtime", p->runtime);
+    put_count(&w, "units", p->units);
+    mg_write_end_object(&w);
+    return mg_writer_finish(&w) ? w.data : NULL;
+}
+
+static bool open_engine(const struct agent *a, struct mg_engine **engine)
+{
+    struct mg_error err;
+    if (mg_engine_open(a->device, engine, &err) == MG_OK)
+        return true;
+    fprintf(stderr, "magisd agent: %s: %s\n", a->device, err.message);
+    return false;
+}
+
+static bool look_at_device(struct agent *a)
+{
+    struct mg_engine *engine;
+    if (!open_engine(a, &engine))
+        return false;
+    const struct mg_engine_properties *p = mg_engine_properties(engine);
+    a->class_key = class_of(p);
+    snprintf(a->backend, sizeof a->backend, "%s", p->backend);
+    snprintf(a->uuid, sizeof a->uuid, "%s", p->uuid);
+    mg_engine_close(engine);
+    return a->class_key != NULL;
+}
+
+/* One agent at a time measures on a device; -1: another one does. The model has no device. */
+static int lock_device(const struct agent *a)
+{
+    char path[160];
+    if (strcmp(a->backend, "model") == 0)
+        return open("/dev/null", O_RDONLY | O_CLOEXEC);
+    snprintf(path, sizeof path, "/tmp/magisd-%s.lock", *a->uuid ? a->uuid : a->backend);
+    for (char *c = path + 5; *c; c++)
+        if (*c == '/')
+            *c = '_';
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        close(fd);
+        fd = -1;
+    }
+    return fd;
+}
+
+/* ---- measuring ---- */
+
+struct measuring {
+    struct mg_engine *engine;
+    const char *op, *signature;
+    struct mg_timing timing;
+    struct mg_arena *arena;
+};
+
+static enum mg_code measure_guarded(void *context, struct mg_error *err)
+{
+    struct measuring *m = context;
+    struct mg_op_desc desc;
+    enum mg_code code = mg_signature_read(m->op, m->signature, m->arena, &desc, err);
+    return code == MG_OK ? mg_engine_time_op(m->engine, &desc, NULL, NULL, &mg_time_policy_default, &m->timing, err)
+                         : code;
+}
+
+static enum mg_code measure(struct mg_engine *engine, const char *op, const char *signature, struct mg_timing *timing)
+{
+    struct mg_arena arena;
+    struct mg_error err = {0};
+    struct measuring m = {.engine = engine, .op = op, .signature = signature, .arena = &arena};
+    mg_arena_init(&arena, 64 << 20);
+    enum mg_code code = mg_arena_guard(&arena, measure_guarded, &m, &err);
+    mg_arena_release(&arena);
+    *timing = m.timing;
+    return code;
+}
+
+static double canary(struct agent *a, struct mg_engine *engine)
+{
+    char signature[96];
+    struct mg_timing timing = {0};
+    snprintf(signature, sizeof signature, "f32;f32[%d],f32[%d]->f32[%d]", CANARY_ELEMENTS, CANARY_ELEMENTS,
+             CANARY_ELEMENTS);
+    if (measure(engine, "add", signature, &timing) != MG_OK)
+        return 0;
+    if (a->best_canary == 0 || timing.median_s < a->best_canary)
+        a->best_canary = timing.median_s;
+    return timing.median_s;
+}
+
+static void write_row(struct mg_writer *w, struct mg_engine *engine, uint32_t number, const char *op,
+                      const char *signature)
+{
+    struct mg_timing timing;
+    enum mg_code code = measure(engine, op, signature, &timing);
+    struct mg_timing_row row = {.row = number,
+                                .op = op,
+                                .signature = signature,
+                                .status = code == MG_OK          ? MG_TIMING_OK
+                                          : code == MG_ERR_NOMEM ? MG_TIMING_NOMEM
+                                                                 : MG_TIMING_UNSUPPORTED,
+                                .n = timing.n,
+                                .median_s = timing.median_s,
+                                .mad_s = timing.mad_s,
+                                .min_s = timing.min_s,
+                                .workspace = timing.workspace_bytes};
+    mg_timing_write_row(w, &row);
+}
+
+/* The rows of the claimed operators; returns how many: measuring stops when the time is over. */
+static uint32_t measure_all(const struct agent *a, struct mg_engine *engine, const json_t *operators,
+                            struct mg_writer *rows)
+{
+    uint32_t count = 0;
+    size_t i;
+    json_t *item;
+    json_array_foreach((json_t *)(uintptr_t)operators, i, item)
+    {
+        const char *op = json_string_value(json_object_get(item, "op"));
+        const char *signature = json_string_value(json_object_get(item, "signature"));
+        if (over(a))
+            break;
+        if (op && signature)
+            write_row(rows, engine, count++, op, signature);
+    }
+    return count;
+}
+
+static void name_batch(char *name, size_t size)
+{
+    uint64_t random = 0;
+    if (getrandom(&random, sizeof random, 0) != sizeof random)
+        abort();
+    snprintf(name, size, "%llx-%016llx", (unsigned long long)time(NULL), (unsigned long long)random);
+}
+
+static bool send_batch(struct agent *a, const struct mg_timing_batch *batch, const struct mg_writer *rows)
+{
+    struct mg_writer w;
+    char *text = NULL;
+    mg_writer_init(&w);
+    mg_timing_write_batch(&w, batch);
+    mg_write_text(&w, "%s", rows->data);
+    double until = a->stop_at;
+    a->stop_at = until > 0 ? until + SLOWEST_RETRY_S : 0; /* what is measured is worth a minute more */
+    bool good = mg_writer_finish(&w) && insist(a, "/timings", "application/x-ndjson", w.data, w.size, &text);
+    a->stop_at = until;
+    free(text);
+    mg_writer_release(&w);
+    return good;
+}
+
+static bool is_slow(const struct agent *a, double seconds)
+{
+    return seconds > CANARY_SLACK * a->best_canary;
+}
+
+/* One batch; false: the daemon refuses us. */
+static bool run_batch(struct agent *a, const json_t *operators)
+{
+    struct mg_engine *engine;
+    struct mg_writer rows;
+    char name[64];
+    struct mg_timing_batch batch = {.agent = a->name, .host = a->host, .version = a->version, .batch = name};
+    batch.class.key = a->class_key;
+    if (!open_engine(a, &engine))
+        return false;
+    name_batch(name, sizeof name);
+    mg_writer_init(&rows);
+    batch.canary_before_s = canary(a, engine);
+    uint32_t count = measure_all(a, engine, operators, &rows);
+    batch.canary_after_s = canary(a, engine);
+    batch.canary_best_s = a->best_canary;
+    mg_engine_close(engine);
+    bool good = mg_writer_finish(&rows), slow = is_slow(a, batch.canary_before_s) || is_slow(a, batch.canary_after_s);
+    a->bad_batches = slow ? a->bad_batches + 1 : 0;
+    if (slow)
+        a->discarded += count;
+    else if (count && good)
+        good = send_batch(a, &batch, &rows);
+    a->measured += slow || !good ? 0 : count;
+    mg_writer_release(&rows);
+    return good;
+}
+
+/* ---- the day of an agent ---- */
+
+static bool in_hours(const struct agent *a)
+{
+    time_t seconds = time(NULL);
+    struct tm parts;
+    if (a->from_hour == a->to_hour || !localtime_r(&seconds, &parts))
+        return true;
+    return a->from_hour < a->to_hour ? parts.tm_hour >= a->from_hour && parts.tm_hour < a->to_hour
+                                     : parts.tm_hour >= a->from_hour || parts.tm_hour < a->to_hour;
+}
+
+static void idle(struct agent *a, const char *state, double seconds)
+{
+    if (now() - a->told_at >= HEARTBEAT_S)
+        tell(a, state);
+    rest(a, seconds);
+}
+
+/* False: there is no more to do, or the daemon refuses us. */
+static bool work_once(struct agent *a, bool *good)
+{
+    json_t *answer;
+    int lock = in_hours(a) ? lock_device(a) : -1;
+    if (lock < 0) {
+        idle(a, in_hours(a) ? "busy" : "resting", IDLE_S);
+        return !a->once || in_hours(a);
+    }
+    double left = a->stop_at > 0 ? a->stop_at - now() : BATCH_SECONDS;
+    *good = insist_json(a, "/timings/claims",
+                        json_pack("{s:s, s:i, s:f}", "agent", a->name, "max", BATCH_MAX, "seconds",
+                                  left < BATCH_SECONDS ? left : BATCH_SECONDS),
+                        &answer);
+    json_t *operators = json_object_get(answer, "operators");
+    size_t count = json_array_size(operators);
+    double start = now();
+    if (count)
+        *good = run_batch(a, operators);
+    close(lock);
+    json_decref(answer);
+    if (!*good || (a->once && (!count || a->bad_batches >= DISCARDS_MAX)))
+        return false;
+    idle(a, count ? "measuring" : "idle", count ? (now() - start) * (100 / a->duty - 1) : IDLE_S);
+    return true;
+}
+
+static bool read_hours(const char *text, struct agent *a)
+{
+    char rest_of;
+    return sscanf(text, "%d-%d%c", &a->from_hour, &a->to_hour, &rest_of) == 2 && a->from_hour >= 0 &&
+           a->from_hour < 24 && a->to_hour >= 0 && a->to_hour <= 24;
+}
+
+static bool read_options(const struct mg_options *o, struct agent *a)
+{
+    const char *name = o->value[MG_OPTION_AGENT_NAME], *hours = o->value[MG_OPTION_HOURS];
+    double seconds = mg_options_number(o, MG_OPTION_AGENT_SECONDS, 0);
+    a->server = o->value[MG_OPTION_SERVER] ? o->value[MG_OPTION_SERVER] : "http://127.0.0.1:8080";
+    a->token = o->value[MG_OPTION_TOKEN];
+    a->device = o->value[MG_OPTION_AGENT_DEVICE] ? o->value[MG_OPTION_AGENT_DEVICE] : "cpu";
+    a->once = mg_options_flag(o, MG_OPTION_ONCE);
+    a->duty = mg_options_number(o, MG_OPTION_DUTY, a->once ? 100 : 10);
+    a->stop_at = seconds > 0 ? now() + seconds : 0;
+    gethostname(a->host, sizeof a->host - 1);
+    snprintf(a->version, sizeof a->version, "%s", MG_VERSION);
+    snprintf(a->name, sizeof a->name, "%s", name ? name : "");
+    if (!name)
+        snprintf(a->name, sizeof a->name, "%.60s:%.40s", a->host, a->device);
+    if (hours && !read_hours(hours, a)) {
+        fprintf(stderr, "magisd agent: --hours is like 22-6\n");
+        return false;
+    }
+    if (a->duty <= 0 || a->duty > 100) {
+        fprintf(stderr, "magisd agent: --duty is a percentage above 0\n");
+        return false;
+    }
+    return o->argument_count == 0 || fprintf(stderr, "usage: magisd agent [options]\n") < 0;
+}
+
+int mg_cmd_agent(int argc, char **argv)
+{
+    struct mg_options options;
+    struct agent a = {.server = NULL};
+    int code;
+    if (mg_options_parse(&options, MG_COMMAND_AGENT, argc, argv, &code)) {
+        struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
+        sigaction(SIGTERM, &action, NULL);
+        sigaction(SIGINT, &action, NULL);
+        code = MG_EXIT_USAGE;
+        if (read_options(&options, &a)) {
+            bool good = look_at_device(&a) && tell(&a, "idle");
+            while (good && !over(&a) && work_once(&a, &good)) {
+            }
+            printf("%lu measured, %lu thrown away for a slow canary\n", a.measured, a.discarded);
+            code = good && a.bad_batches < DISCARDS_MAX ? MG_EXIT_DONE : MG_EXIT_FAILED;
+        }
+        free(a.class_key);
+    }
+    mg_options_release(&options);
+    return code;
+}

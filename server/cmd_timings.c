@@ -1,0 +1,255 @@
+/* `magisd timings list|export|import|missing|stats`, of a daemon: --server, or --data DIR beside a running one. */
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/file.h"
+#include "server/http_client.h"
+#include "server/options.h"
+
+enum { MOST_FILE = 1 << 30, LINES_AT_ONCE = 20000, PAGE = 2000 };
+
+struct timings {
+    const struct mg_options *options;
+    const char *server;
+};
+
+static int complain(const struct mg_answer_http *answer)
+{
+    char *text = mg_http_problem(answer);
+    fprintf(stderr, "magisd timings: %s\n", text);
+    free(text);
+    return MG_EXIT_FAILED;
+}
+
+/* False after having said why. */
+static bool call(const struct timings *t, const char *method, const char *path, const char *body, size_t size,
+                 struct mg_answer_http *answer)
+{
+    const struct mg_call_http request = {.server = t->server,
+                                         .token = t->options->value[MG_OPTION_TOKEN],
+                                         .method = method,
+                                         .path = path,
+                                         .media_type = "application/x-ndjson",
+                                         .body = body,
+                                         .body_size = size,
+                                         .timeout_s = 120};
+    mg_http_call(&request, answer);
+    if (answer->status == 200)
+        return true;
+    complain(answer);
+    free(answer->body);
+    return false;
+}
+
+static FILE *open_output(const struct timings *t)
+{
+    const char *path = t->options->value[MG_OPTION_OUTPUT];
+    FILE *out = path && strcmp(path, "-") != 0 ? fopen(path, "we") : stdout;
+    if (!out)
+        fprintf(stderr, "magisd timings: %s cannot be written\n", path);
+    return out;
+}
+
+static int close_output(FILE *out)
+{
+    bool good = fflush(out) == 0 && !ferror(out);
+    if (out != stdout)
+        good = fclose(out) == 0 && good;
+    return good ? MG_EXIT_DONE : MG_EXIT_FAILED;
+}
+
+/* The last line of a page that is not the last one. */
+static long long next_of(char *body)
+{
+    char *line = strstr(body, "{\"next\":");
+    if (!line)
+        return 0;
+    long long next = strtoll(line + 8, NULL, 10);
+    *line = '\0';
+    return next;
+}
+
+static int export(const struct timings *t)
+{
+    FILE *out = open_output(t);
+    long long after = 0;
+    if (!out)
+        return MG_EXIT_FAILED;
+    do {
+        char path[96];
+        struct mg_answer_http answer;
+        snprintf(path, sizeof path, "/timings?format=ndjson&limit=%d&after=%lld", PAGE, after);
+        if (!call(t, "GET", path, NULL, 0, &answer)) {
+            close_output(out);
+            return MG_EXIT_FAILED;
+        }
+        after = next_of(answer.body);
+        fputs(answer.body, out);
+        free(answer.body);
+    } while (after);
+    return close_output(out);
+}
+
+static int missing(const struct timings *t)
+{
+    FILE *out = open_output(t);
+    struct mg_answer_http answer;
+    if (!out)
+        return MG_EXIT_FAILED;
+    if (!call(t, "GET", "/timings/missing?limit=20000", NULL, 0, &answer)) {
+        close_output(out);
+        return MG_EXIT_FAILED;
+    }
+    fputs(answer.body, out);
+    free(answer.body);
+    return close_output(out);
+}
+
+static bool is_batch(const char *line, size_t size)
+{
+    json_t *root = json_loadb(line, size, 0, NULL);
+    bool batch = json_object_get(root, "batch") != NULL;
+    json_decref(root);
+    return batch;
+}
+
+struct sent {
+    json_int_t added, known, suspect;
+};
+
+static bool send_lines(const struct timings *t, const char *data, size_t size, struct sent *sum)
+{
+    struct mg_answer_http answer;
+    if (!call(t, "POST", "/timings", data, size, &answer))
+        return false;
+    json_t *root = json_loads(answer.body, 0, NULL);
+    sum->added += json_integer_value(json_object_get(root, "added"));
+    sum->known += json_integer_value(json_object_get(root, "known"));
+    sum->suspect += json_integer_value(json_object_get(root, "suspect"));
+    json_decref(root);
+    free(answer.body);
+    return true;
+}
+
+/* In pieces of many lines, each beginning with a batch: what was sent before a failure stays, and sending the file
+ * again adds nothing twice. */
+static bool send_pieces(const struct timings *t, const char *data, size_t size, struct sent *sum)
+{
+    const char *start = data, *end = data + size;
+    unsigned lines = 0;
+    for (const char *at = data; at < end;) {
+        const char *stop = memchr(at, '\n', (size_t)(end - at));
+        const char *next = stop ? stop + 1 : end;
+        if (lines >= LINES_AT_ONCE && is_batch(at, (size_t)(next - at))) {
+            if (!send_lines(t, start, (size_t)(at - start), sum))
+                return false;
+            start = at;
+            lines = 0;
+        }
+        lines++;
+        at = next;
+    }
+    return start == end || send_lines(t, start, (size_t)(end - start), sum);
+}
+
+static int import(const struct timings *t)
+{
+    char *data;
+    size_t size;
+    struct sent sum = {0};
+    if (t->options->argument_count != 2) {
+        fprintf(stderr, "usage: magisd timings import FILE.ndjson\n");
+        return MG_EXIT_USAGE;
+    }
+    if (!mg_file_read(t->options->argument[1], MOST_FILE, &data, &size))
+        return MG_EXIT_USAGE;
+    bool good = send_pieces(t, data, size, &sum);
+    free(data);
+    printf("%lld added, %lld known before, %lld suspect\n", (long long)sum.added, (long long)sum.known,
+           (long long)sum.suspect);
+    return good ? MG_EXIT_DONE : MG_EXIT_FAILED;
+}
+
+static void print_row(const json_t *row)
+{
+    const char *op = "", *signature = "", *status = "", *device = "", *agent = "";
+    double median = 0, mad = 0;
+    int suspect = 0, revoked = 0;
+    json_unpack((json_t *)(uintptr_t)row, "{s:s, s:s, s:s, s:s, s:s, s:F, s:F, s:b, s:b}", "op", &op, "signature",
+                &signature, "status", &status, "device", &device, "agent", &agent, "median_s", &median, "mad_s", &mad,
+                "suspect", &suspect, "revoked", &revoked);
+    printf("%12.6g s  +- %8.2g  %-14s %-12s %-10s %s %s\n", median, mad, device, agent,
+           revoked   ? "revoked"
+           : suspect ? "suspect"
+                     : status,
+           op, signature);
+}
+
+static int list(const struct timings *t)
+{
+    struct mg_answer_http answer;
+    size_t i;
+    json_t *row;
+    if (!call(t, "GET", "/timings?limit=2000", NULL, 0, &answer))
+        return MG_EXIT_FAILED;
+    json_t *root = json_loads(answer.body, 0, NULL);
+    json_array_foreach(json_object_get(root, "timings"), i, row) print_row(row);
+    if (json_is_integer(json_object_get(root, "next")))
+        printf("(the first 2000; `magisd timings export` writes all)\n");
+    json_decref(root);
+    free(answer.body);
+    return MG_EXIT_DONE;
+}
+
+static int stats(const struct timings *t)
+{
+    struct mg_answer_http answer;
+    size_t i;
+    json_t *c;
+    if (!call(t, "GET", "/devices", NULL, 0, &answer))
+        return MG_EXIT_FAILED;
+    json_t *root = json_loads(answer.body, 0, NULL);
+    printf("%-16s  %-28s %9s %9s %9s %9s %9s\n", "class", "device", "operators", "wanted", "rows", "suspects",
+           "drifting");
+    json_array_foreach(json_object_get(root, "classes"), i, c)
+    {
+        const char *id = "", *device = "";
+        json_int_t operators = 0, wanted = 0, rows = 0, suspects = 0, drifting = 0;
+        json_unpack(c, "{s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "id", &id, "device", &device, "operators", &operators,
+                    "wanted", &wanted, "rows", &rows, "suspects", &suspects, "drifting", &drifting);
+        printf("%-16s  %-28s %9lld %9lld %9lld %9lld %9lld\n", id, device, (long long)operators, (long long)wanted,
+               (long long)rows, (long long)suspects, (long long)drifting);
+    }
+    json_decref(root);
+    free(answer.body);
+    return MG_EXIT_DONE;
+}
+
+static int run(const struct mg_options *options)
+{
+    static const struct {
+        const char *name;
+        int (*run)(const struct timings *t);
+    } verbs[] = {{"list", list}, {"export", export}, {"import", import}, {"missing", missing}, {"stats", stats}};
+    struct timings t = {options, options->value[MG_OPTION_SERVER]};
+    const char *what = options->argument_count ? options->argument[0] : "";
+    if (!t.server)
+        t.server = "http://127.0.0.1:8080";
+    for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; i++)
+        if (strcmp(verbs[i].name, what) == 0)
+            return verbs[i].run(&t);
+    fprintf(stderr, "usage: magisd timings list | export | import FILE | missing | stats [--server URL]\n");
+    return MG_EXIT_USAGE;
+}
+
+int mg_cmd_timings(int argc, char **argv)
+{
+    struct mg_options options;
+    int code;
+    if (mg_options_parse(&options, MG_COMMAND_TIMINGS, argc, argv, &code))
+        code = run(&options);
+    mg_options_release(&options);
+    return code;
+}

@@ -1,0 +1,163 @@
+"""Agents: several share the work, lose nothing when they or the daemon are killed; the command line of the cache."""
+import json
+import os
+import signal
+import subprocess
+import time
+
+from libe2e import MAGISD, Daemon, Tests
+
+
+def start_agent(name, *more, **environment):
+    return subprocess.Popen([MAGISD, "agent", "--server", "http://" + daemon.address, "--device", "model:rtx3090", "--name", name,
+                             *more], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                            env={**os.environ, **environment})
+
+
+def timings(*arguments, **more):
+    return subprocess.run([MAGISD, "timings", *arguments, "--server", "http://" + daemon.address], capture_output=True,
+                          text=True, **more)
+
+
+def missing():
+    return daemon.get("/timings/missing?model=model:rtx3090").text.splitlines()
+
+
+def wait_until(what, seconds=30):
+    for _ in range(int(seconds * 20)):
+        value = what()
+        if value:
+            return value
+        time.sleep(0.05)
+    return None
+
+
+def submit(**zoo):
+    return daemon.post("/optimize?wait=60", {"zoo": {"model": "mlp", **zoo}, "device": "model-card",
+                                             "budget": {"evaluations": 30}}).json
+
+
+def all_rows():
+    rows, after = [], 0
+    while after is not None:
+        page = daemon.get("/timings?limit=2000&after=%d" % after).json
+        rows += page["timings"]
+        after = page["next"]
+    return rows
+
+
+def setup(t):
+    global daemon
+    daemon = Daemon("--workers", "1")
+    profile = dict(daemon.get("/devices/rtx3090").json["profile"], name="model-card", gpu_names=["model:rtx3090"])
+    t.equal("profile", daemon.request("PUT", "/devices/model-card", profile).status, 200)
+
+
+def test_one(t):
+    job = submit()
+    t.check("wanted", wait_until(missing))
+    agent = start_agent("one", "--once")
+    out, err = agent.communicate(timeout=120)
+    t.check("measures all and ends", agent.returncode == 0 and missing() == [] and "measured" in out, (agent.returncode, out, err))
+    again = submit()
+    t.equal("every operator is measured", again["prices"]["exact"], 1.0)
+    t.check("the model measures what the model says",
+            abs(again["original"]["latency_s"] / job["original"]["latency_s"] - 1) < 1e-9, again["original"])
+    known = daemon.get("/agents").json["agents"][0]
+    t.check("the agent is known", known["name"] == "one" and known["class"]["device"] == "model:rtx3090" and known["rows"] > 5, known)
+
+
+def test_shared(t):
+    for batch in (7, 11, 13, 17):
+        submit(batch=batch)
+    t.check("wanted", wait_until(lambda: len(missing()) > 100), len(missing()))
+    agents = [start_agent("s%d" % i, "--once") for i in range(4)]
+    for agent in agents:
+        agent.communicate(timeout=120)
+    t.equal("all end", [agent.returncode for agent in agents], [0] * 4)
+    t.equal("nothing is missing", missing(), [])
+    rows = all_rows()
+    t.equal("nothing was measured twice", len(rows), len({r["op"] + r["signature"] for r in rows}))
+    t.check("they shared the work", len({r["agent"] for r in rows if r["agent"].startswith("s")}) > 1)
+
+
+def test_killed_agent(t):
+    for batch in (19, 23, 29):
+        submit(batch=batch)
+    t.check("wanted", wait_until(lambda: len(missing()) > 100))
+    before = len(all_rows())
+    agent = start_agent("killed")
+    wait_until(lambda: len(all_rows()) > before)
+    kept = len(all_rows())
+    agent.kill()
+    agent.communicate()
+    t.check("what it had posted stays", len(all_rows()) >= kept > before, (before, kept))
+
+
+def test_killed_daemon(t):
+    kept = len(all_rows())
+    port = daemon.address
+    agent = start_agent("patient", "--max-seconds", "40")
+    wait_until(lambda: len(all_rows()) > kept)
+    kept = len(all_rows())
+    daemon.stop(signal.SIGKILL)
+    daemon.listen = port
+    time.sleep(0.5)
+    daemon.start()
+    t.check("nothing acknowledged is lost", len(all_rows()) >= kept)
+    agent.send_signal(signal.SIGTERM)
+    out, _ = agent.communicate(timeout=100)
+    t.check("the agent outlives the daemon", agent.returncode == 0, (agent.returncode, out))
+
+
+def test_killed_worker(t):
+    job = daemon.post("/optimize", {"zoo": {"model": "mlp", "batch": 40}, "device": "model-card", "fresh": True,
+                                    "budget": {"seconds": 3}}).json
+    kept = len(all_rows())
+    wait_until(lambda: daemon.get("/jobs/" + job["id"]).json["state"] == "running")
+    generation = wait_until(lambda: daemon.get("/jobs/" + job["id"]).json["timings_generation"])
+    children = subprocess.run(["pgrep", "-P", str(daemon.process.pid), "-f", "worker"], capture_output=True, text=True).stdout
+    for pid in children.split():
+        os.kill(int(pid), signal.SIGKILL)
+    ended = daemon.get("/jobs/%s?wait=60" % job["id"]).json
+    t.check("the job goes on with the same timings", ended["state"] == "succeeded" and
+            ended["timings_generation"] == generation, ended)
+    t.equal("no timing is lost", len(all_rows()), kept)
+
+
+def test_command_line(t):
+    path = os.path.join(daemon.home, "all.ndjson")
+    exported = timings("export", "-o", path)
+    lines = open(path).read().splitlines()
+    t.check("export", exported.returncode == 0 and len([x for x in lines if "signature" in x]) == len(all_rows()), exported)
+    again = timings("import", path)
+    t.check("import of what is there", again.returncode == 0 and again.stdout.startswith("0 added, %d known" % len(all_rows())),
+            again)
+    t.check("list", timings("list").stdout.count("model:rtx3090") >= min(len(all_rows()), 2000))
+    t.check("stats", "model:rtx3090" in timings("stats").stdout)
+    want = timings("missing")
+    t.check("missing", want.returncode == 0 and all("signature" in json.loads(x) for x in want.stdout.splitlines()), want)
+    t.equal("usage", timings("sing").returncode, 2)
+    other = subprocess.run([MAGISD, "timings", "list", "--server", "http://127.0.0.1:1"], capture_output=True, text=True)
+    t.check("nobody there", other.returncode == 1 and "cannot be reached" in other.stderr, other)
+
+
+def test_token(t):
+    made = subprocess.run([MAGISD, "token", "add", "reader", "--role", "read", "--data", daemon.data], capture_output=True, text=True)
+    agent = start_agent("refused", "--once", MAGISD_TOKEN=made.stdout.strip())
+    _, err = agent.communicate(timeout=60)
+    t.check("a reader's token does not measure", agent.returncode == 1 and "measure" in err, err)
+    made = subprocess.run([MAGISD, "token", "add", "meter", "--role", "measure", "--data", daemon.data], capture_output=True, text=True)
+    agent = start_agent("metered", "--once", "--max-seconds", "60", MAGISD_TOKEN=made.stdout.strip())
+    out, err = agent.communicate(timeout=120)
+    t.check("a measuring token does", agent.returncode == 0, (out, err))
+    taken = subprocess.run([MAGISD, "token", "add", "thief", "--role", "measure", "--data", daemon.data], capture_output=True, text=True)
+    agent = start_agent("metered", "--once", MAGISD_TOKEN=taken.stdout.strip())
+    _, err = agent.communicate(timeout=60)
+    t.check("an agent belongs to its token", agent.returncode == 1 and "another token" in err, err)
+
+
+tests = Tests()
+tests.run(setup, test_one, test_shared, test_killed_agent, test_killed_daemon, test_killed_worker, test_command_line, test_token)
+tests.equal("stops", daemon.close(), 0)
+tests.end()
