@@ -48,6 +48,13 @@ static struct mg_request *take(struct asked *a)
     return req;
 }
 
+static bool has_store(struct mg_request *req)
+{
+    if (!req->http->config.store)
+        mg_reply_problem(req, "store-failed", NULL, "this daemon keeps no timings");
+    return req->http->config.store != NULL;
+}
+
 static void refuse(struct mg_request *req, const struct mg_store_result *result)
 {
     const char *problem = result->code == MG_STORE_NOT_FOUND  ? "not-found"
@@ -113,6 +120,8 @@ static void on_parsed(void *context, struct mg_reply *reply)
 
 void mg_route_timings_post(struct mg_request *req)
 {
+    if (!has_store(req))
+        return;
     const char *type = mg_request_header(req, "Content-Type");
     bool lines = type && strncasecmp(type, "application/x-ndjson", 20) == 0;
     struct mg_intake_question question = {.kind = MG_INTAKE_TIMINGS, .args = lines ? "{\"lines\":1}" : "{}"};
@@ -216,6 +225,8 @@ static void write_export(struct mg_writer *w, const struct mg_store_timings *t)
 
 void mg_route_timings(struct mg_request *req)
 {
+    if (!has_store(req))
+        return;
     int64_t after = 0, limit = 100;
     const char *suspect = mg_request_query(req, "suspect"), *format = mg_request_query(req, "format");
     bool lines = (format && strcmp(format, "ndjson") == 0) || mg_request_accepts(req, "application/x-ndjson");
@@ -248,6 +259,8 @@ static void write_missing(struct mg_writer *w, const struct mg_store_timings *t)
 
 void mg_route_timings_missing(struct mg_request *req)
 {
+    if (!has_store(req))
+        return;
     int64_t limit = 5000;
     if (!mg_request_integer(req, "limit", 1, MOST_MISSING, &limit))
         return;
@@ -309,6 +322,8 @@ static const char *text_of(const json_t *root, const char *key)
 
 void mg_route_timings_claims(struct mg_request *req)
 {
+    if (!has_store(req))
+        return;
     static const char *const known[] = {"agent", "max", "seconds", NULL};
     json_t *root = read_body(req, known);
     if (!root)
@@ -341,6 +356,8 @@ static void write_revoked(struct mg_writer *w, const struct mg_store_timings *t)
 
 void mg_route_timings_revoke(struct mg_request *req)
 {
+    if (!has_store(req))
+        return;
     static const char *const known[] = {"agent", "token", "host", "since", NULL};
     json_t *root = read_body(req, known);
     const char *by = NULL;
@@ -402,6 +419,8 @@ static void put_agent(struct mg_request *req, const json_t *root, const struct m
 
 void mg_route_agents_post(struct mg_request *req)
 {
+    if (!has_store(req))
+        return;
     static const char *const known[] = {"agent", "class", "host", "version", "uuid", "state", "canary_s", NULL};
     json_t *root = read_body(req, known);
     struct mg_arena arena;
@@ -450,5 +469,7 @@ static void write_agents(struct mg_writer *w, const struct mg_store_timings *t)
 
 void mg_route_agents(struct mg_request *req)
 {
+    if (!has_store(req))
+        return;
     mg_store_list_agents(req->http->config.store, on_answer, ask(req, write_agents));
 }

@@ -53,7 +53,7 @@ def test_usage(t):
                       ["zoo", "mlp", "--training", "loss"], ["worker"], ["intake"]):
         answer = run(*arguments)
         t.check("usage error: " + " ".join(arguments), answer.returncode == 2 and answer.stderr, answer)
-    for arguments in (["--threads", "2"], ["--timings", "exact"], ["--baselines", "dtr"]):
+    for arguments in (["--threads", "2"], ["--baselines", "dtr"]):
         answer = run("optimize", "zoo:mlp", *arguments)
         t.check("not supported: " + " ".join(arguments), answer.returncode == 4 and answer.stderr, answer)
 

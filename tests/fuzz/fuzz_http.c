@@ -109,6 +109,11 @@ void mg_jobs_stats(UNUSED const mg_jobs *jobs, struct mg_jobs_stats *out)
 {
     *out = (struct mg_jobs_stats){.claiming = true, .store_ok = true};
 }
+mg_ticket mg_intake_ask(UNUSED mg_intake *intake, UNUSED const struct mg_intake_question *question,
+                        UNUSED mg_reply_cb done, UNUSED void *context)
+{
+    abort(); /* there is no store here: nothing asks */
+}
 void mg_intake_stats(UNUSED const mg_intake *intake, struct mg_intake_stats *out)
 {
     *out = (struct mg_intake_stats){0};

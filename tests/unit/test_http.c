@@ -116,6 +116,11 @@ void mg_jobs_stats(const mg_jobs *jobs, struct mg_jobs_stats *out)
     (void)jobs;
     *out = (struct mg_jobs_stats){.claiming = true, .store_ok = true};
 }
+mg_ticket mg_intake_ask(UNASKED mg_intake *intake, UNASKED const struct mg_intake_question *question,
+                        UNASKED mg_reply_cb done, UNASKED void *context)
+{
+    abort(); /* there is no store here: nothing asks */
+}
 void mg_intake_stats(const mg_intake *intake, struct mg_intake_stats *out)
 {
     (void)intake;
