@@ -1,8 +1,13 @@
-/* `magisd timings list|export|import|missing|stats`, of a daemon: --server, or --data DIR beside a running one. */
+/* `magisd timings list|export|import|missing|stats`, of a daemon (--server), or of a directory that no daemon
+ * uses (--data). */
+#include <fcntl.h>
 #include <jansson.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "server/file.h"
 #include "server/http_client.h"
@@ -227,6 +232,59 @@ static int stats(const struct timings *t)
     return MG_EXIT_DONE;
 }
 
+/* ---- without a running daemon: one of our own on DIR, for as long as it takes ---- */
+
+struct own {
+    pid_t pid;
+    char place[4200]; /* unix:DIR/timings.sock */
+};
+
+static bool open_own(const char *dir, struct own *own)
+{
+    char port[4200];
+    snprintf(own->place, sizeof own->place, "unix:%.4000s/timings.sock", dir);
+    snprintf(port, sizeof port, "%.4000s/timings.address", dir);
+    unlink(port);
+    own->pid = fork();
+    if (own->pid == 0) {
+        int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+        dup2(null, STDOUT_FILENO);
+        dup2(null, STDERR_FILENO);
+        execl("/proc/self/exe", "magisd", "serve", "--data", dir, "--listen", own->place, "--port-file", port,
+              "--quiet", (char *)NULL);
+        _exit(127);
+    }
+    for (unsigned i = 0; own->pid > 0 && access(port, F_OK) != 0; i++) {
+        if (i == 3000 || waitpid(own->pid, NULL, WNOHANG) != 0) {
+            fprintf(stderr, "magisd timings: %s is not free; where a daemon runs on it, use --server\n", dir);
+            return false;
+        }
+        usleep(10000);
+    }
+    unlink(port);
+    return own->pid > 0;
+}
+
+static void close_own(const struct own *own)
+{
+    kill(own->pid, SIGTERM);
+    waitpid(own->pid, NULL, 0);
+}
+
+static int run_on(const struct mg_options *options, const struct timings *t, int (*verb)(const struct timings *t))
+{
+    struct own own;
+    const char *dir = options->value[MG_OPTION_DATA];
+    if (!dir || options->value[MG_OPTION_SERVER])
+        return verb(t);
+    if (!open_own(dir, &own))
+        return MG_EXIT_FAILED;
+    const struct timings here = {options, own.place};
+    int code = verb(&here);
+    close_own(&own);
+    return code;
+}
+
 static int run(const struct mg_options *options)
 {
     static const struct {
@@ -239,8 +297,9 @@ static int run(const struct mg_options *options)
         t.server = "http://127.0.0.1:8080";
     for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; i++)
         if (strcmp(verbs[i].name, what) == 0)
-            return verbs[i].run(&t);
-    fprintf(stderr, "usage: magisd timings list | export | import FILE | missing | stats [--server URL]\n");
+            return run_on(options, &t, verbs[i].run);
+    fprintf(stderr,
+            "usage: magisd timings list | export | import FILE | missing | stats [--server URL | --data DIR]\n");
     return MG_EXIT_USAGE;
 }
 

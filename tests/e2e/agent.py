@@ -157,7 +157,18 @@ def test_token(t):
     t.check("an agent belongs to its token", agent.returncode == 1 and "another token" in err, err)
 
 
+def test_without_a_daemon(t):
+    home = os.path.join(daemon.home, "own")
+    path = os.path.join(daemon.home, "all.ndjson")
+    run = lambda *arguments: subprocess.run([MAGISD, "timings", *arguments, "--data", home], capture_output=True, text=True)
+    added = run("import", path)
+    t.check("import into a directory", added.returncode == 0 and " added" in added.stdout and added.stdout[0] != "0", added)
+    t.equal("and out of it", run("export").stdout, open(path).read())
+    taken = subprocess.run([MAGISD, "timings", "stats", "--data", daemon.data], capture_output=True, text=True)
+    t.check("not beside a running daemon", taken.returncode == 1 and "--server" in taken.stderr, taken)
+
+
 tests = Tests()
-tests.run(setup, test_one, test_shared, test_killed_agent, test_killed_daemon, test_killed_worker, test_command_line, test_token)
+tests.run(setup, test_one, test_shared, test_killed_agent, test_killed_daemon, test_killed_worker, test_command_line, test_without_a_daemon, test_token)
 tests.equal("stops", daemon.close(), 0)
 tests.end()

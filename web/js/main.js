@@ -1,6 +1,7 @@
-// Where one is: #/ the list, #/new the form, #/jobs/ID a run. A page is a function that draws into
+// Where one is: #/ the list, #/new the form, #/devices what is measured, #/jobs/ID a run. A page is a function that draws into
 // <main> and returns what is to be called when one leaves.
 import {api} from "./api.js";
+import {showDevices} from "./devices.js";
 import {fill} from "./dom.js";
 import {showForm} from "./form.js";
 import {showList} from "./list.js";
@@ -17,6 +18,8 @@ function pageOf(hash) {
     const run = /^\/jobs\/([0-9a-z]+)$/.exec(path);
     if (run)
         return ["run", () => showRun(main, run[1])];
+    if (path === "/devices")
+        return ["devices", () => showDevices(main)];
     if (path === "/new")
         return ["new", () => showForm(main, new URLSearchParams(query))];
     return ["list", () => showList(main, new URLSearchParams(query))];

@@ -70,7 +70,7 @@ function facts(job) {
     if (job.reproducible)
         list.push("reproducible bit for bit");
     if (job.original)
-        list.push(priceWords(job.prices));
+        list.push(priceWords(job.prices, job.result?.operators));
     if (isEnded(job) && (job.pinned || job.expires_at))
         list.push(job.pinned ? "kept until deleted" : `kept until ${new Date(job.expires_at).toLocaleDateString()}`);
     if (job.attempts > 1)

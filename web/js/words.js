@@ -81,10 +81,16 @@ export function techniqueWords(list) {
 }
 
 // Where the prices of the operators come from.
-export function priceWords(prices) {
+export function priceWords(prices, operators) {
     const measured = (prices?.exact ?? 0) + (prices?.near ?? 0);
-    if (measured > 0.995)
-        return "times measured on this device";
-    return measured > 0.005 ? `times: ${(measured * 100).toFixed(0)} % of the operators measured, the rest modelled`
-        : "times modelled from the device's profile, not measured";
+    const scaled = prices?.scaled ?? 0;
+    if (measured > 0.9999)
+        return prices.near > 0 ? "times measured on this model of device, some with other software" : "times measured on this device";
+    if (measured + scaled < 0.0001)
+        return "times modelled from the device's profile, not measured";
+    if (!operators)
+        return `times: ${(measured * 100).toFixed(0)} % of the operators measured, the rest modelled`;
+    const number = (share) => Math.round(share * operators);
+    return `times: ${number(1 - measured - scaled)} of ${operators} operators modelled, ${number(scaled)} scaled from measured ones, `
+        + `${number(measured)} measured`;
 }
