@@ -150,3 +150,14 @@ void mg_answer_write_zoo(struct mg_writer *w)
     mg_write_end_array(w);
     mg_write_end_object(w);
 }
+
+void mg_answer_visible(const char *text, char *out, size_t room)
+{
+    size_t used = 0;
+    for (const unsigned char *at = (const unsigned char *)text; *at && used + 1 < room; at++) {
+        bool high = at[0] == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0; /* U+0080 to U+009F */
+        out[used++] = *at < 0x20 || *at == 0x7f || high ? '?' : (char)*at;
+        at += high;
+    }
+    out[used] = '\0';
+}

@@ -27,11 +27,13 @@ struct mg_answer_original {
 void mg_answer_write_original(struct mg_writer *w, const struct mg_answer_original *original);
 void mg_answer_write_point(struct mg_writer *w, const struct mg_answer_point *point,
                            const struct mg_answer_original *original);
-/* The operators that are opaque because nobody knows them: [{"operator", "count", "bytes" that they make}], most frequent
- * first. Inside a guard on `scratch`. */
+/* The operators that are opaque because nobody knows them: [{"operator", "count", "bytes" that they make}], most
+ * frequent first. Inside a guard on `scratch`. */
 void mg_answer_write_unsupported(struct mg_writer *w, const struct mg_graph *g, struct mg_arena *scratch);
 /* A mask of enum mg_technique as a JSON array of names. */
 void mg_answer_techniques(uint32_t mask, char out[MG_TECHNIQUES_TEXT]);
+/* `text` as a terminal may show it: control characters, which could steer it, become "?". At most `room` - 1 bytes. */
+void mg_answer_visible(const char *text, char *out, size_t room);
 /* "12.93 GB" */
 void mg_answer_bytes(uint64_t bytes, char out[24]);
 

@@ -213,8 +213,9 @@ static void print_point(const struct optimize *o, const struct mg_point *point, 
 static void print_table(const struct optimize *o)
 {
     const struct mg_search_result *result = &o->result;
-    printf("%s on %s: %zu operators\n", o->source.graph->name, o->source.request.device.name,
-           o->source.graph->op_count);
+    char name[256];
+    mg_answer_visible(o->source.graph->name, name, sizeof name);
+    printf("%s on %s: %zu operators\n", name, o->source.request.device.name, o->source.graph->op_count);
     printf("  %-17s %12s %7s  %9s %7s  %9s  %s\n", "plan", "latency", "ratio", "peak", "ratio", "host", "by");
     print_point(o, &result->original, "=");
     for (uint32_t i = 0; i < result->front_count; i++)
@@ -254,7 +255,7 @@ static bool write_plan(const struct optimize *o, const struct mg_point *point, c
 
 static bool write_all_plans(const struct optimize *o, const char *directory)
 {
-    bool good = mkdir(directory, 0777) == 0 || errno == EEXIST;
+    bool good = true;
     for (uint32_t i = 0; good && i < o->result.front_count; i++) {
         char path[4096];
         int size = snprintf(path, sizeof path, "%s/%s.json", directory, o->result.front[i].id);
@@ -273,6 +274,18 @@ static bool write_files(const struct optimize *o)
     if (output && !write_plan(o, &o->result.front[o->result.best], output, dot))
         return false;
     return !all || write_all_plans(o, all);
+}
+
+/* Asked before the search, which may take long: nothing is found that then cannot be written. */
+static bool prepare_files(const struct mg_options *options)
+{
+    const char *output = options->value[MG_OPTION_OUTPUT], *all = options->value[MG_OPTION_ALL_PLANS];
+    if (output && !mg_file_writable(output))
+        return false;
+    if (!all || ((mkdir(all, 0777) == 0 || errno == EEXIST) && access(all, W_OK | X_OK) == 0))
+        return true;
+    fprintf(stderr, "magisd: --all-plans %s: %s\n", all, strerror(errno));
+    return false;
 }
 
 /* ---- the job ---- */
@@ -334,7 +347,7 @@ int mg_cmd_optimize(int argc, char **argv)
             sigaction(SIGTERM, &action, NULL);
             code = mg_source_open(&o.source, &options, options.argument[0]);
             if (code == MG_EXIT_DONE)
-                code = search(&o);
+                code = prepare_files(&options) ? search(&o) : MG_EXIT_USAGE;
             mg_source_release(&o.source);
         }
     }

@@ -7,6 +7,7 @@
 
 #include "base/digest.h"
 #include "exec/exec.h"
+#include "server/answer.h"
 #include "server/device_run.h"
 #include "server/source.h"
 
@@ -251,14 +252,16 @@ static void print_measured(const char *what, const struct mg_device_run *run, co
 
 static void print_times(const struct run *r, const struct mg_plan *original)
 {
+    char name[256];
+    mg_answer_visible(r->source.graph->name, name, sizeof name);
     if (r->device) {
-        printf("%s on %s\n", r->source.graph->name, r->device);
+        printf("%s on %s\n", name, r->device);
         print_measured("original", &r->measured, original);
         if (r->plan)
             print_measured("plan", &r->plan_measured, r->plan);
         return;
     }
-    printf("%s: %.3f s in the reference executor, arena %llu bytes\n", r->source.graph->name, r->seconds,
+    printf("%s: %.3f s in the reference executor, arena %llu bytes\n", name, r->seconds,
            (unsigned long long)original->figures.arena_bytes);
     if (r->plan)
         printf("plan: %.3f s, arena %llu bytes; predicted %.6f s and %llu bytes on %s\n", r->plan_seconds,

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -83,24 +84,61 @@ void mg_file_close(struct mg_file *file)
     *file = (struct mg_file){NULL, 0, NULL};
 }
 
+static bool write_open(FILE *file, const char *path, const void *data, size_t size)
+{
+    if (!file)
+        return complain(path, strerror(errno));
+    bool good = fwrite(data, 1, size, file) == size;
+    good = fclose(file) == 0 && good;
+    return good || complain(path, strerror(errno));
+}
+
+/* What a rename would destroy: pipes, sockets and devices. */
+static bool is_special(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
+}
+
+static bool write_beside(const char *path, const void *data, size_t size)
+{
+    char beside[PATH_MAX];
+    if ((size_t)snprintf(beside, sizeof beside, "%s.tmp%ld", path, (long)getpid()) >= sizeof beside)
+        return complain(path, "name too long");
+    bool good = write_open(fopen(beside, "wb"), path, data, size);
+    if (good && rename(beside, path) != 0)
+        good = complain(path, strerror(errno));
+    if (!good)
+        unlink(beside);
+    return good;
+}
+
 bool mg_file_write(const char *path, const void *data, size_t size)
 {
     if (strcmp(path, "-") == 0)
         return (fwrite(data, 1, size, stdout) == size && fflush(stdout) == 0) ||
                complain("standard output", strerror(errno));
-    char beside[4096];
-    if ((size_t)snprintf(beside, sizeof beside, "%s.tmp%ld", path, (long)getpid()) >= sizeof beside)
-        return complain(path, "name too long");
-    FILE *file = fopen(beside, "wb");
-    if (!file)
-        return complain(path, strerror(errno));
-    bool good = fwrite(data, 1, size, file) == size;
-    good = fclose(file) == 0 && good;
-    if (good && rename(beside, path) == 0)
+    if (is_special(path))
+        return write_open(fopen(path, "wb"), path, data, size);
+    char target[PATH_MAX];
+    return write_beside(realpath(path, target) ? target : path, data, size);
+}
+
+bool mg_file_writable(const char *path)
+{
+    struct stat info;
+    if (strcmp(path, "-") == 0 || is_special(path))
         return true;
-    complain(path, strerror(errno));
-    unlink(beside);
-    return false;
+    if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
+        return complain(path, "is a directory; name a file in it");
+    char parent[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    size_t size = slash == path ? 1 : slash ? (size_t)(slash - path) : 1;
+    if (size >= sizeof parent)
+        return complain(path, "name too long");
+    memcpy(parent, slash ? path : ".", size);
+    parent[size] = '\0';
+    return access(parent, W_OK | X_OK) == 0 || complain(path, strerror(errno));
 }
 
 bool mg_write_all(int fd, const void *data, size_t size)

@@ -15,8 +15,11 @@ struct mg_file {
 };
 bool mg_file_open(struct mg_file *file, const char *path);
 void mg_file_close(struct mg_file *file); /* also one that was never opened, if all is zero */
-/* Writes beside the target and renames: readers see the old or the new file. "-" is standard output. */
+/* Writes beside the target and renames: readers see the old or the new file. A link is followed; a pipe or a device is
+ * written as it is, never replaced. "-" is standard output. */
 bool mg_file_write(const char *path, const void *data, size_t size);
+/* Whether mg_file_write would find a place for `path`; says on stderr why not. To be asked before long work. */
+bool mg_file_writable(const char *path);
 
 /* All of it to a descriptor. False: errno says why. */
 bool mg_write_all(int fd, const void *data, size_t size);

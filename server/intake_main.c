@@ -468,6 +468,19 @@ static const char *decode_guarded(struct ask *a, char **plain)
     return mg_arena_guard(&a->arena, run_decode, &decoding, &err) == MG_OK ? decoding.problem : "too-costly";
 }
 
+static void explain_decoding(const struct ask *a, const char *problem, struct mg_error *err)
+{
+    unsigned long long limit = a->question->max_body;
+    if (strcmp(problem, "bad-encoding") == 0)
+        mg_fail(err, MG_ERR_SYNTAX, "", "the body is no gzip file, or it is cut off or damaged");
+    else if (a->question->gzip)
+        mg_fail(err, MG_ERR_LIMIT, "",
+                "the body decodes to more than %llu bytes, or to more than %d times its own size", limit,
+                (int)GZIP_RATIO);
+    else
+        mg_fail(err, MG_ERR_LIMIT, "", "the body is larger than %llu bytes", limit);
+}
+
 static bool answer(struct ask *a)
 {
     struct mg_error err = {.code = MG_OK};
@@ -476,8 +489,7 @@ static bool answer(struct ask *a)
                   a->question->kind == MG_INTAKE_TIMINGS;
     const char *problem = posted ? decode_guarded(a, &plain) : NULL;
     if (problem) {
-        mg_fail(&err, MG_ERR_LIMIT, "", "the body is damaged, or larger than %llu bytes",
-                (unsigned long long)a->question->max_body);
+        explain_decoding(a, problem, &err);
     } else {
         enum mg_code code = mg_arena_guard(&a->arena, answer_guarded, a, &err);
         if (code != MG_OK)

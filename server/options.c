@@ -101,6 +101,21 @@ static bool valid_value(enum option_kind kind, const char *text)
     }
 }
 
+/* What valid_value() accepts, in words. */
+static const char *expected(enum option_kind kind)
+{
+    switch (kind) {
+    case UINT:
+        return "a whole number of 0 or more";
+    case NUMBER:
+        return "a number of 0 or more";
+    case BYTES:
+        return "a count of bytes, such as 8589934592, 8GiB or 500MB";
+    default:
+        return "true or false";
+    }
+}
+
 /* ---- reading ---- */
 
 static void set_value(struct mg_options *options, enum mg_option id, const char *text)
@@ -115,7 +130,8 @@ static void set_value(struct mg_options *options, enum mg_option id, const char 
 static bool apply(struct mg_options *options, enum mg_option id, const char *text, const char *where)
 {
     if (!valid_value(option_table[id].kind, text)) {
-        fprintf(stderr, "magisd: %s%s: \"%s\" is not a valid value\n", where, option_table[id].name, text);
+        fprintf(stderr, "magisd: %s%s: \"%s\" is not %s\n", where, option_table[id].name, text,
+                expected(option_table[id].kind));
         return false;
     }
     set_value(options, id, text);

@@ -6,12 +6,16 @@
 #include <unistd.h>
 
 #include "formats/formats.h"
+#include "server/answer.h"
 
-enum { MAX_FILE = 1 << 30 };
+enum { MAX_PROFILE = 1 << 20 };
 
 int mg_source_complain(const char *what, const struct mg_error *err)
 {
-    fprintf(stderr, "magisd: %s: %s%s%s\n", what, err->pointer, *err->pointer ? ": " : "", err->message);
+    char pointer[sizeof err->pointer], message[sizeof err->message];
+    mg_answer_visible(err->pointer, pointer, sizeof pointer);
+    mg_answer_visible(err->message, message, sizeof message);
+    fprintf(stderr, "magisd: %s: %s%s%s\n", what, pointer, *pointer ? ": " : "", message);
     switch (err->code) {
     case MG_ERR_UNSUPPORTED:
         return MG_EXIT_UNSUPPORTED;
@@ -28,7 +32,7 @@ static bool write_file_member(struct mg_writer *w, const char *key, const char *
 {
     char *data;
     size_t size;
-    if (!mg_file_read(path, MAX_FILE, &data, &size))
+    if (!mg_file_read(path, MAX_PROFILE, &data, &size))
         return false;
     mg_write_key(w, key);
     mg_write_raw(w, data, size);

@@ -178,13 +178,27 @@ enum mg_store_code mg_store_migrate(struct mg_db *db, const char *const *steps, 
     return db->code;
 }
 
+/* Why the file cannot be used, and what to do about a damaged one. */
+static enum mg_store_code refused(const mg_store *store, enum mg_store_code code, const char *message,
+                                  const struct why *why)
+{
+    if (code != MG_STORE_CORRUPT) {
+        return because(why, code, "%s: %s", store->path, message);
+    }
+    return because(
+        why, code,
+        "%s is damaged: move it and its -wal and -shm files away and start again (empty), or first put a copy "
+        "of yours or one from %s/backup in its place (%s)",
+        store->path, store->dir, message);
+}
+
 static enum mg_store_code check_version(mg_store *store, const struct why *why)
 {
     struct mg_db *db = &store->writer;
     int64_t id = mg_db_pragma(db, "PRAGMA application_id"), version = mg_db_pragma(db, "PRAGMA user_version");
     int64_t tables = mg_db_pragma(db, "SELECT count(*) FROM sqlite_schema");
     if (db->code != MG_STORE_OK) {
-        return because(why, db->code, "%s: %s", store->path, db->message);
+        return refused(store, db->code, db->message, why);
     }
     if (tables > 0 && id != MG_STORE_APPLICATION_ID) {
         return because(why, MG_STORE_VERSION, "%s is not a database of magisd", store->path);
@@ -257,7 +271,7 @@ static enum mg_store_code open_writer(mg_store *store, const struct why *why)
 {
     struct mg_db *db = &store->writer;
     if (mg_db_open(db, store->path, MG_DB_WRITER) != MG_STORE_OK) {
-        return because(why, db->code, "%s: %s", store->path, db->message);
+        return refused(store, db->code, db->message, why);
     }
     enum mg_store_code code = check_version(store, why);
     if (code != MG_STORE_OK) {
@@ -265,11 +279,11 @@ static enum mg_store_code open_writer(mg_store *store, const struct why *why)
     }
     bool fresh = mg_db_pragma(db, "PRAGMA user_version") == 0;
     if (use_wal(db) != MG_STORE_OK) {
-        return because(why, db->code, "%s: %s", store->path, db->message);
+        return refused(store, db->code, db->message, why);
     }
     store->unclean = !fresh && !last_stop_was_clean(db);
     if (store->unclean && !check_is_ok(db)) {
-        return because(why, MG_STORE_CORRUPT, "%s is damaged; copies are in %s/backup", store->path, store->dir);
+        return refused(store, MG_STORE_CORRUPT, "it does not pass its check", why);
     }
     return migrate(store, why);
 }
@@ -282,10 +296,10 @@ static enum mg_store_code open_files(mg_store *store, const struct why *why)
     }
     struct mg_db *writer = &store->writer, *reader = &store->reader;
     if (mg_db_prepare(writer) != MG_STORE_OK || mark(writer, "0") != MG_STORE_OK) {
-        return because(why, writer->code, "%s: %s", store->path, writer->message);
+        return refused(store, writer->code, writer->message, why);
     }
     if (mg_db_open(reader, store->path, MG_DB_READER) != MG_STORE_OK || mg_db_prepare(reader) != MG_STORE_OK) {
-        return because(why, reader->code, "%s: %s", store->path, reader->message);
+        return refused(store, reader->code, reader->message, why);
     }
     writer->fault = reader->fault = store->config.fault;
     writer->fault_ctx = reader->fault_ctx = store->config.fault_ctx;

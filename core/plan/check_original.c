@@ -95,16 +95,18 @@ static uint64_t peak_of(const struct mg_check *c)
         if (is_resident(info) || (info->kind == MG_KIND_INPUT && (o.last[v] != MG_NONE || o.kept[v])))
             grow(&o, v);
     }
+    bool steps = false; /* memory is counted over the steps: where none computes, there is none to plan */
     for (mg_op op = 0; op < c->original->op_count; op++) {
         const struct mg_op_info *info = &c->original->ops[op];
         if (info->is_view)
             continue;
+        steps = true;
         for (uint32_t i = 0; i < info->out_count; i++)
             if (o.owner[info->out[i]] == info->out[i])
                 grow(&o, info->out[i]);
         free_after(&o, op);
     }
-    return o.peak;
+    return steps ? o.peak : 0;
 }
 
 static double latency_of(const struct mg_check *c)

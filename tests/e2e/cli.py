@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import stat
 import subprocess
 import tempfile
 import time
@@ -53,6 +54,9 @@ def test_usage(t):
                       ["zoo", "mlp", "--training", "loss"], ["worker"], ["intake"]):
         answer = run(*arguments)
         t.check("usage error: " + " ".join(arguments), answer.returncode == 2 and answer.stderr, answer)
+    for option, wanted in (("--evaluations", "whole number"), ("--seconds", "number"), ("--memory-bytes", "8GiB")):
+        answer = run("optimize", "zoo:mlp", option, "much")
+        t.check("says what %s takes" % option, wanted in answer.stderr and option in answer.stderr, answer)
     for arguments in (["--threads", "2"], ["--baselines", "dtr"]):
         answer = run("optimize", "zoo:mlp", *arguments)
         t.check("not supported: " + " ".join(arguments), answer.returncode == 4 and answer.stderr, answer)
@@ -239,6 +243,49 @@ def test_settings(t):
     t.check("a table for people", "outcome front" in table and "plan" in table, table)
 
 
+def test_output_files(t):
+    start = ["optimize", "zoo:mlp", "--evaluations", "1"]
+    os.mkfifo(path("pipe"))
+    reader = subprocess.Popen(["cat", path("pipe")], stdout=subprocess.PIPE)
+    code = run(*start, "-o", path("pipe")).returncode
+    try:
+        got = reader.communicate(timeout=20)[0]
+    except subprocess.TimeoutExpired:
+        reader.kill()
+        got = b""
+    t.check("a pipe is written", code == 0 and b'"magis-plan/1"' in got, (code, got[:60]))
+    t.check("a pipe is not replaced", stat.S_ISFIFO(os.stat(path("pipe")).st_mode))
+    open(path("kept.json"), "w").write("old")
+    os.symlink("kept.json", path("link.json"))
+    t.equal("through a link", run(*start, "-o", path("link.json")).returncode, 0)
+    t.check("the link stays", os.path.islink(path("link.json")) and "magis-plan" in open(path("kept.json")).read())
+    for option, where in (("-o", "/nonexistent/plan.json"), ("-o", home), ("--all-plans", path("kept.json") + "/plans")):
+        answer = run(*start, option, where)
+        t.check("refused before the search: %s %s" % (option, where),
+                answer.returncode == 2 and not answer.stdout and where in answer.stderr, answer)
+
+
+def test_hostile_names(t):
+    graph = json.loads(run("zoo", "mlp").stdout)
+    json.dump(dict(graph, name="\x1b]0;owned\x07\x9b31m"), open(path("hostile.json"), "w"))
+    answer = run("optimize", path("hostile.json"), "--evaluations", "1")
+    t.check("no control character reaches the terminal", answer.returncode == 0 and "owned" in answer.stdout and
+            not set("\x1b\x07\x9b") & set(answer.stdout), answer.stdout[:80])
+    json.dump(dict(graph, outputs=["\x1b[31mred"]), open(path("hostile.json"), "w"))
+    answer = run("optimize", path("hostile.json"), "--evaluations", "1")
+    t.check("nor by a message", answer.returncode == 2 and "red" in answer.stderr and "\x1b" not in answer.stderr, answer)
+
+
+def test_nothing_to_compute(t):
+    x = {"name": "x", "shape": [4, 4], "dtype": "f32", "kind": "input"}
+    view = {"name": "a", "op": "reshape", "inputs": ["x"], "outputs": ["y"], "attrs": {"shape": [16]}}
+    for name, ops, out in (("no operator", [], "x"), ("views only", [view], "y")):
+        json.dump({"format": "magis-graph/1", "name": "g", "values": [x], "ops": ops, "outputs": [out]},
+                  open(path("idle.json"), "w"))
+        code, answer, error = optimize(path("idle.json"), "--evaluations", "1")
+        t.check(name, code == 0 and answer["checked"]["rejected"] == 0, (code, error))
+
+
 def test_device(t):
     t.equal("unknown profile members are refused", run("optimize", "zoo:mlp", "--device", path("graph.json")).returncode,
             2)
@@ -266,5 +313,6 @@ def test_place(t):
 
 tests = Tests()
 tests.run(test_usage, test_version, test_zoo, test_captured, test_optimize, test_check_refuses, test_limits, test_determinism,
-          test_figure2, test_interrupt, test_settings, test_device, test_place)
+          test_figure2, test_interrupt, test_settings, test_output_files, test_hostile_names, test_nothing_to_compute,
+          test_device, test_place)
 tests.end()

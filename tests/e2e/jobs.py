@@ -126,9 +126,11 @@ def test_refusals(t):
     deep = b'{"graph": ' + b"[" * 100000 + b"]" * 100000 + b"}"
     t.check("deep", daemon.post("/optimize", deep).status in (400, 422))
     bomb = gzip.compress(b'{"name": "' + b" " * 50000000 + b'"}')
-    t.equal("bomb", daemon.post("/optimize", bomb, Content_Encoding="gzip").status, 413)
+    answer = daemon.post("/optimize", bomb, Content_Encoding="gzip")
+    t.check("bomb", answer.status == 413 and "times its own size" in answer.json["detail"], answer)
     cut = gzip.compress(json.dumps(mlp()).encode())[:-6]
-    t.check("cut gzip", daemon.post("/optimize", cut, Content_Encoding="gzip").status in (400, 422))
+    answer = daemon.post("/optimize", cut, Content_Encoding="gzip")
+    t.check("cut gzip", answer.problem == "bad-encoding" and "cut off or damaged" in answer.json["detail"], answer)
     t.equal("gzip", daemon.post("/optimize", gzip.compress(json.dumps(mlp(20)).encode()),
                                 Content_Encoding="gzip").status, 202)
     t.equal("no such job", daemon.get("/jobs/zzzzzzzzzzzz").problem, "not-found")

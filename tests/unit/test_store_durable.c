@@ -695,6 +695,7 @@ Test(store_durable, garbage_is_refused)
     cr_assert_eq(fwrite(junk, 1, sizeof junk, file), sizeof junk);
     fclose(file);
     cr_assert_eq(fixture_open(&f), MG_STORE_CORRUPT, "%s", f.got.message);
+    cr_assert(strstr(f.got.message, "move it") && strstr(f.got.message, "/backup"), "%s", f.got.message);
 }
 
 Test(store_durable, damage_is_found_after_an_unclean_stop)
@@ -714,6 +715,7 @@ Test(store_durable, damage_is_found_after_an_unclean_stop)
     cr_assert_eq(pwrite(fd, junk, sizeof junk, (page - 1) * 4096), sizeof junk);
     close(fd);
     cr_assert_eq(fixture_open(&f), MG_STORE_CORRUPT, "%s", f.got.message);
+    cr_assert(strstr(f.got.message, "move it") && strstr(f.got.message, "/backup"), "%s", f.got.message);
 }
 
 Test(store_durable, missing_parent_is_an_error)
