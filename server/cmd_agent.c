@@ -401,9 +401,17 @@ static bool work_once(struct agent *a, bool *good)
 
 static bool read_hours(const char *text, struct agent *a)
 {
-    char rest_of;
-    return sscanf(text, "%d-%d%c", &a->from_hour, &a->to_hour, &rest_of) == 2 && a->from_hour >= 0 &&
-           a->from_hour < 24 && a->to_hour >= 0 && a->to_hour <= 24;
+    char *end;
+    long from = strtol(text, &end, 10);
+    if (end == text || *end != '-')
+        return false;
+    const char *rest = end + 1;
+    long to = strtol(rest, &end, 10);
+    if (end == rest || *end != '\0' || from < 0 || from >= 24 || to < 0 || to > 24)
+        return false;
+    a->from_hour = (int)from;
+    a->to_hour = (int)to;
+    return true;
 }
 
 static bool read_options(const struct mg_options *o, struct agent *a)

@@ -157,8 +157,11 @@ static char *receive(int fd, size_t *size)
 static bool take_apart(char *data, size_t size, struct mg_answer_http *answer)
 {
     char *end = strstr(data, "\r\n\r\n"), *length = NULL;
-    int status = 0;
-    if (!end || sscanf(data, "HTTP/1.%*d %d", &status) != 1)
+    if (!end || strncmp(data, "HTTP/1.", 7) != 0 || data[8] != ' ')
+        return false;
+    char *digits = data + 9, *rest;
+    long status = strtol(digits, &rest, 10);
+    if (rest != digits + 3)
         return false;
     *end = '\0';
     for (char *line = strstr(data, "\r\n"); line; line = strstr(line + 2, "\r\n"))
@@ -167,7 +170,7 @@ static bool take_apart(char *data, size_t size, struct mg_answer_http *answer)
     size_t head = (size_t)(end + 4 - data);
     if (length && strtoull(length, NULL, 10) != size - head)
         return false;
-    answer->status = status;
+    answer->status = (int)status;
     answer->size = size - head;
     memmove(data, end + 4, answer->size + 1);
     answer->body = data;

@@ -369,6 +369,7 @@ static enum mg_code read_line(struct parser *p, const char *line, size_t size, s
     mg_json_init(&json, p->arena, line, size);
     p->json = &json;
     bool good = (is_row(line, size, p->arena) ? read_row(p) : read_document(p)) && mg_json_finish(&json);
+    p->json = NULL; /* it ends with this line */
     if (good)
         return MG_OK;
     char pointer[sizeof err->pointer];

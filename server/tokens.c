@@ -65,10 +65,8 @@ static bool read_hex(const char *text, unsigned char out[32])
     if (!text || strlen(text) != 64 || strspn(text, "0123456789abcdef") != 64)
         return false;
     for (int i = 0; i < 32; i++) {
-        unsigned byte;
-        if (sscanf(text + 2 * i, "%2x", &byte) != 1)
-            return false;
-        out[i] = (unsigned char)byte;
+        const char digits[3] = {text[2 * i], text[2 * i + 1], '\0'};
+        out[i] = (unsigned char)strtoul(digits, NULL, 16);
     }
     return true;
 }

@@ -29,7 +29,7 @@ static void letters_init(struct letters *l, const struct mg_kernel *k, const str
     int64_t size[MG_EINSUM_LETTERS];
     l->count = 0;
     (void)mg_einsum_sizes(e, k->op->in_shape, size);
-    for (char c = 'A'; c <= 'z'; c++) {
+    for (char c = 'A'; c <= (char)'z'; c++) {
         if ((c > 'Z' && c < 'a') || size[mg_einsum_index(c)] == 0)
             continue;
         l->size[l->count] = size[mg_einsum_index(c)];

@@ -40,7 +40,7 @@ static void note_writes(struct aten_builder *b, uint32_t n)
     const struct aten_node *node = &b->document->nodes[n];
     for (size_t i = 0; i < node->write_count; i++) {
         const struct aten_arg *arg = node->writes[i] >= 0 ? aten_argument(node, (size_t)node->writes[i], NULL) : NULL;
-        if (aten_is_tensor(arg) && b->document->nodes[arg->node].has_out)
+        if (arg && aten_is_tensor(arg) && b->document->nodes[arg->node].has_out)
             b->storages[b->tensors[arg->node].storage].last_write = n;
     }
 }

@@ -7,7 +7,8 @@
 
 /* Native JSON, magis-graph/1, or a captured PyTorch step, magis-aten/1 (graph-format.md): a built, not yet normalised
  * graph. Calls of a captured step that have no counterpart become opaque operators; the graph's `source` is the
- * document's digest. Also sets *training if the document asks for one (else training->loss is unset and *has_training false). */
+ * document's digest. Also sets *training if the document asks for one (else training->loss is unset and *has_training
+ * false). */
 enum mg_code mg_graph_read(const char *json, size_t size, struct mg_arena *arena, struct mg_graph **out,
                            struct mg_training *training, bool *has_training, struct mg_error *err) MG_WARN_UNUSED;
 /* Beside the published members, a training step carries what autodiff knew, so that nothing is lost on

@@ -216,7 +216,7 @@ const struct mg_onnx_data *mg_onnx_known(struct onnx_call *c, uint32_t i)
     struct onnx_value *value = operand(c, i);
     if (value && !value->data)
         mg_onnx_unsupported(c, "operand %u is known only at run time", i);
-    return c->code == MG_OK ? value->data : NULL;
+    return c->code == MG_OK && value ? value->data : NULL;
 }
 
 const int64_t *mg_onnx_known_ints(struct onnx_call *c, uint32_t i, uint32_t *count)
@@ -228,7 +228,7 @@ const int64_t *mg_onnx_known_ints(struct onnx_call *c, uint32_t i, uint32_t *cou
     int64_t elements = data ? mg_shape_elements(&data->shape) : 0;
     if (elements > MAX_LIST)
         mg_onnx_unsupported(c, "operand %u is a list of %lld numbers", i, (long long)elements);
-    if (c->code != MG_OK)
+    if (c->code != MG_OK || !data || !data->whole)
         return NULL;
     *count = (uint32_t)elements;
     if (!data->uniform)

@@ -232,7 +232,7 @@ static void sizes_from_scales(struct onnx_call *c, struct resize *r, uint32_t op
     uint32_t have = data ? (uint32_t)mg_shape_elements(&data->shape) : attribute ? attribute->floats.count : 0;
     if (c->code == MG_OK && have != r->in->rank)
         mg_onnx_invalid(c, "%u scales for %u dimensions", have, r->in->rank);
-    for (uint32_t d = 0; d < r->in->rank && c->code == MG_OK; d++) {
+    for (uint32_t d = 0; (data || attribute) && d < r->in->rank && c->code == MG_OK; d++) {
         r->scale[d] = data ? mg_onnx_data_at(data, d) : (double)*ONNX_AT(attribute->floats, float, d);
         double size = (double)r->in->dim[d] * r->scale[d];
         if (!(size >= 0 && size < 1e12))

@@ -158,7 +158,7 @@ void onnx_rule_non_zero(struct onnx_call *c, int which)
     (void)which;
     if (total > MAX_FOLDED)
         mg_onnx_unsupported(c, "of %lld elements", (long long)total);
-    if (c->code != MG_OK)
+    if (c->code != MG_OK || !in)
         return;
     uint32_t rank = in->shape.rank ? in->shape.rank : 1;
     for (int64_t i = 0; i < total; i++)

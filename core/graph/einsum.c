@@ -107,7 +107,7 @@ static enum mg_code imply_result(struct given *g)
     uint32_t length = 0;
     char *result = MG_EINSUM_RESULT(&g->e);
     put_dots(result, &length, g->dots);
-    for (char c = 'A'; c <= 'z'; c++) {
+    for (char c = 'A'; c <= (char)'z'; c++) {
         uint32_t count = 0;
         for (uint32_t i = 0; i < g->e.operands && is_letter(c); i++)
             for (const char *l = g->e.letters[i]; *l; l++)
@@ -175,7 +175,7 @@ void mg_axes_einsum(struct mg_axes *t)
     int number = 0;
     mg_einsum_parse(mg_attr_find(desc->attrs, desc->attr_count, MG_ATTR_EQUATION)->string, &e);
     (void)mg_einsum_sizes(&e, desc->in_shape, size);
-    for (char c = 'A'; c <= 'z'; c++) {
+    for (char c = 'A'; c <= (char)'z'; c++) {
         bool twice = false;
         if (!is_letter(c) || size[mg_einsum_index(c)] == 0)
             continue;

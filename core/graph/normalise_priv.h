@@ -22,7 +22,6 @@ bool mg_derive_layout(const struct mg_graph *g, mg_op op, uint32_t slot, const s
 /* The value whose storage v may share: follows view operators upwards. */
 mg_value mg_alias_root(const struct mg_graph *g, mg_value v);
 
-
 /* Hex SHA-256 of the canonical JSON with names replaced by indices. */
 enum mg_code mg_graph_digest(const struct mg_graph *g, char out[65], struct mg_error *err);
 

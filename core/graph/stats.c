@@ -99,7 +99,7 @@ static struct mg_gemm einsum(const struct mg_op_desc *desc)
     struct mg_gemm g = {1, 1, 1, 1};
     mg_einsum_parse(mg_attr_find(desc->attrs, desc->attr_count, MG_ATTR_EQUATION)->string, &e);
     (void)mg_einsum_sizes(&e, desc->in_shape, size);
-    for (char c = 'A'; c <= 'z'; c++) {
+    for (char c = 'A'; c <= (char)'z'; c++) {
         if ((c > 'Z' && c < 'a') || size[mg_einsum_index(c)] == 0)
             continue;
         bool in_a = e.operands == 2 && mg_einsum_at(e.letters[0], c) >= 0, in_b = mg_einsum_at(e.letters[1], c) >= 0;

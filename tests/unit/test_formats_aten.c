@@ -229,63 +229,51 @@ Test(aten, writing_to_a_part_leaves_the_rest)
 
 Test(aten, pieces_of_a_split_are_views)
 {
-    EXPECT(
-        DOCUMENT(
-            X DOUBLED
-            ",{\"name\":\"p\",\"op\":\"aten.split_with_sizes.default\",\"args\":[" NODE("y") ",[1,2],1]},{\"name\":"
-                                                                                             "\"p0\",\"op\":"
-                                                                                             "\"getitem\",\"args\":"
-                                                                                             "[" NODE("p") ",0]," OUT(
-                                                                                                 "[2,1]",
-                                                                                                 1) "},"
-                                                                                                    "{\"name\":\"p1\","
-                                                                                                    "\"op\":"
-                                                                                                    "\"getitem\","
-                                                                                                    "\"args\":[" NODE("p") ",1]," OUT(
-                                                                                                        "[2,2]",
-                                                                                                        1) "}" WRITE("f",
-                                                                                                                     "z"
-                                                                                                                     "e"
-                                                                                                                     "r"
-                                                                                                                     "o"
-                                                                                                                     "_"
-                                                                                                                     "."
-                                                                                                                     "d"
-                                                                                                                     "e"
-                                                                                                                     "f"
-                                                                                                                     "a"
-                                                                                                                     "u"
-                                                                                                                     "l"
-                                                                                                                     "t",
-                                                                                                                     NODE(
-                                                                                                                         "p1"),
-                                                                                                                     "["
-                                                                                                                     "2"
-                                                                                                                     ","
-                                                                                                                     "2"
-                                                                                                                     "]",
-                                                                                                                     1)
-                                                                                                        WRITE(
-                                                                                                            "g",
-                                                                                                            "add_."
-                                                                                                            "Tensor",
-                                                                                                            NODE(
-                                                                                                                "y") ","
-                                                                                                                     "1",
-                                                                                                            "[2,3]", 1)
-                                                                                                            CALL(
-                                                                                                                "z",
-                                                                                                                "add."
-                                                                                                                "Tenso"
-                                                                                                                "r",
-                                                                                                                NODE("p"
-                                                                                                                     "0") "," NODE(
-                                                                                                                    "p"
-                                                                                                                    "1"),
-                                                                                                                "[2,2]",
-                                                                                                                2),
-            NODE("z")),
-        2, 2, 8, 8);
+    EXPECT(DOCUMENT(X DOUBLED ",{\"name\":\"p\",\"op\":\"aten.split_with_sizes.default\",\"args\":[" NODE(
+                        "y") ",[1,2],1]},{\"name\":"
+                             "\"p0\",\"op\":"
+                             "\"getitem\",\"args\":"
+                             "[" NODE("p") ",0]," OUT("[2,1]", 1) "},"
+                                                                  "{\"name\":\"p1\","
+                                                                  "\"op\":"
+                                                                  "\"getitem\","
+                                                                  "\"args\":[" NODE("p") ",1]," OUT(
+                                                                      "[2,2]", 1) "}" WRITE("f",
+                                                                                            "z"
+                                                                                            "e"
+                                                                                            "r"
+                                                                                            "o"
+                                                                                            "_"
+                                                                                            "."
+                                                                                            "d"
+                                                                                            "e"
+                                                                                            "f"
+                                                                                            "a"
+                                                                                            "u"
+                                                                                            "l"
+                                                                                            "t",
+                                                                                            NODE("p1"),
+                                                                                            "["
+                                                                                            "2"
+                                                                                            ","
+                                                                                            "2"
+                                                                                            "]",
+                                                                                            1) WRITE("g",
+                                                                                                     "add_."
+                                                                                                     "Tensor",
+                                                                                                     NODE("y") ","
+                                                                                                               "1",
+                                                                                                     "[2,3]", 1)
+                                                                      CALL("z",
+                                                                           "add."
+                                                                           "Tenso"
+                                                                           "r",
+                                                                           NODE("p"
+                                                                                "0") "," NODE("p"
+                                                                                              "1"),
+                                                                           "[2,2]", 2),
+                    NODE("z")),
+           2, 2, 8, 8);
 }
 
 Test(aten, fresh_storages_take_what_is_written_to_them)
@@ -310,12 +298,11 @@ Test(aten, what_is_left_in_a_weight_is_its_update)
 Test(aten, a_step_of_sgd_needs_no_memory_of_its_own)
 {
     struct opened o;
-    const char *text =
-        DOCUMENT(GIVEN("w", "weight", "[3]", 0) "," GIVEN(
-                     "g", "input", "[3]", 1) ",{\"name\":\"a\",\"op\":\"aten.add_.Tensor\",\"writes\":[0],\"args\":"
-                                             "[" NODE("w") "," NODE("g") "],\"kwargs\":{\"alpha\":-0.1}," OUT("[3]",
-                                                                                                              0) "}",
-                 "");
+    const char *text = DOCUMENT(
+        GIVEN("w", "weight", "[3]", 0) "," GIVEN(
+            "g", "input", "[3]", 1) ",{\"name\":\"a\",\"op\":\"aten.add_.Tensor\",\"writes\":[0],\"args\":"
+                                    "[" NODE("w") "," NODE("g") "],\"kwargs\":{\"alpha\":-0.1}," OUT("[3]", 0) "}",
+        "");
     open_text(&o, text, strlen(text));
     cr_assert_eq(o.code, MG_OK, "%s %s", o.err.pointer, o.err.message);
     cr_assert_eq(o.g->op_count, 1);
@@ -343,16 +330,14 @@ Test(aten, in_place_calls_stay_in_place_and_dead_ones_vanish)
 Test(aten, unknown_calls_are_opaque_and_keep_their_writes)
 {
     struct opened o;
-    const char *text =
-        DOCUMENT(X DOUBLED WRITE("u", "frobnicate_.default",
-                                 NODE("y"), "[2,3]", 1) ",{\"name\":\"two\",\"op\":\"aten.twin.default\",\"args\":["
-                                                        "[" NODE("y") "]]},"
-                                                                      "{\"name\":\"t1\",\"op\":\"getitem\",\"args\":"
-                                                                      "[" NODE("two") ",1]," OUT("[4]", 2) "}" CALL(
-                                                                          "z", "cat.default",
-                                                                          "[" NODE("t1") "," NODE("t1") "],0", "[8]",
-                                                                          3),
-                 NODE("z") "," NODE("u"));
+    const char *text = DOCUMENT(
+        X DOUBLED WRITE("u", "frobnicate_.default", NODE("y"), "[2,3]",
+                        1) ",{\"name\":\"two\",\"op\":\"aten.twin.default\",\"args\":["
+                           "[" NODE("y") "]]},"
+                                         "{\"name\":\"t1\",\"op\":\"getitem\",\"args\":"
+                                         "[" NODE("two") ",1]," OUT("[4]", 2) "}" CALL(
+                                             "z", "cat.default", "[" NODE("t1") "," NODE("t1") "],0", "[8]", 3),
+        NODE("z") "," NODE("u"));
     open_text(&o, text, strlen(text));
     cr_assert_eq(o.code, MG_OK, "%s %s", o.err.pointer, o.err.message);
     cr_expect_eq(opaque_count(o.g), 2);
