@@ -66,7 +66,7 @@ def size(count):
 
 def show_need(estimate):
     original = estimate["original"]
-    print("%s, batch %d, %d tokens each: %d operators" % (
+    print("%s (the paper's variant), batch %d, %d tokens each: %d operators" % (
         estimate["graph"]["name"], REQUEST["zoo"]["batch"], REQUEST["zoo"]["seq_len"],
         estimate["graph"]["operators"]))
     print("One training step on a %s needs %s and takes %.3f s (modelled)." % (

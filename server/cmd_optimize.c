@@ -202,9 +202,11 @@ static void print_point(const struct optimize *o, const struct mg_point *point, 
     mg_answer_bytes(f->peak_bytes, peak);
     mg_answer_bytes(f->host_bytes, host);
     mg_answer_techniques(point->techniques, names);
-    for (char *c = names; *c; c++)
-        if (strchr("[]\"", *c))
-            *c = ' ';
+    char *to = names; /* ["a","b"] as a,b */
+    for (const char *c = names; *c; c++)
+        if (!strchr("[]\" ", *c))
+            *to++ = *c;
+    *to = '\0';
     printf("%-2s%-17s %10.6f s %7.4f  %9s %7.4f  %9s  %s\n", mark, point->id, f->latency_s,
            original->latency_s > 0 ? f->latency_s / original->latency_s : 0, peak,
            original->peak_bytes ? (double)f->peak_bytes / (double)original->peak_bytes : 0, host, names);
