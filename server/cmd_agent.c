@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "device/signature.h"
+#include "measure/calibrate.h"
 #include "measure/measure.h"
 #include "server/http_client.h"
 #include "server/options.h"
@@ -133,46 +134,15 @@ static bool tell(struct agent *a, const char *state)
 
 /* ---- the device ---- */
 
-static void put(struct mg_writer *w, const char *key, const char *value)
+static char *class_of(const struct mg_engine *engine)
 {
-    if (*value)
-        mg_write_member_string(w, key, value);
-}
-
-static void put_count(struct mg_writer *w, const char *key, uint64_t value)
-{
-    char text[24];
-    snprintf(text, sizeof text, "%llu", (unsigned long long)value);
-    if (value)
-        mg_write_member_string(w, key, text);
-}
-
-/* All that can change a time (timings.md, Key), keys in order. */
-static char *class_of(const struct mg_engine_properties *p)
-{
-    const struct mg_time_policy *policy = &mg_time_policy_default;
-    char device[80], text[80];
     struct mg_writer w;
     mg_writer_init(&w);
-    snprintf(device, sizeof device, "%s%s", strcmp(p->backend, "model") ? "" : "model:", p->device);
-    snprintf(text, sizeof text, "%u+%u %s", policy->warm_up, policy->repeats, policy->cold ? "cold" : "warm");
-    mg_write_begin_object(&w);
-    put(&w, "backend", p->backend);
-    put(&w, "backend_version", p->backend_version);
-    put(&w, "blas", p->blas);
-    put(&w, "compute", p->compute);
-    put(&w, "device", device);
-    put(&w, "dnn", p->dnn);
-    put(&w, "driver", p->driver);
-    put(&w, "link", p->link);
-    put_count(&w, "memory_bytes", p->memory_bytes);
-    put(&w, "partition", p->partition);
-    put(&w, "pinned", p->pinned ? "yes" : "no");
-    put(&w, "policy", text);
-    put(&w, "runtime", p->runtime);
-    put_count(&w, "units", p->units);
-    mg_write_end_object(&w);
-    return mg_writer_finish(&w) ? w.data : NULL;
+    mg_engine_write_class(&w, engine, &mg_time_policy_default);
+    if (mg_writer_finish(&w))
+        return w.data;
+    mg_writer_release(&w);
+    return NULL;
 }
 
 static bool open_engine(const struct agent *a, struct mg_engine **engine)
@@ -190,7 +160,7 @@ static bool look_at_device(struct agent *a)
     if (!open_engine(a, &engine))
         return false;
     const struct mg_engine_properties *p = mg_engine_properties(engine);
-    a->class_key = class_of(p);
+    a->class_key = class_of(engine);
     snprintf(a->backend, sizeof a->backend, "%s", p->backend);
     snprintf(a->uuid, sizeof a->uuid, "%s", p->uuid);
     mg_engine_close(engine);

@@ -127,6 +127,22 @@ enum mg_attr_key mg_attr_from_name(const char *name)
     return (enum mg_attr_key)key;
 }
 
+bool mg_attr_equal(const struct mg_attr *a, const struct mg_attr *b)
+{
+    if (a->key != b->key || a->type != b->type)
+        return false;
+    switch (a->type) {
+    case MG_ATTR_TYPE_INT:
+        return a->i == b->i;
+    case MG_ATTR_TYPE_FLOAT:
+        return a->f == b->f;
+    case MG_ATTR_TYPE_INTS:
+        return a->count == b->count && memcmp(a->ints, b->ints, a->count * sizeof *a->ints) == 0;
+    default:
+        return a->string && b->string ? strcmp(a->string, b->string) == 0 : a->string == b->string;
+    }
+}
+
 const struct mg_attr *mg_attr_find(const struct mg_attr *attrs, uint32_t count, enum mg_attr_key key)
 {
     for (uint32_t i = 0; i < count; i++) {

@@ -23,28 +23,12 @@ static struct axes axes_of(const struct mg_graph *g, mg_op op)
 
 /* ---- conditions ---- */
 
-static bool same_attr(const struct mg_attr *a, const struct mg_attr *b)
-{
-    if (a->key != b->key || a->type != b->type)
-        return false;
-    switch (a->type) {
-    case MG_ATTR_TYPE_INT:
-        return a->i == b->i;
-    case MG_ATTR_TYPE_FLOAT:
-        return a->f == b->f;
-    case MG_ATTR_TYPE_INTS:
-        return a->count == b->count && memcmp(a->ints, b->ints, a->count * sizeof *a->ints) == 0;
-    default:
-        return strcmp(a->string, b->string) == 0;
-    }
-}
-
 static bool same_call(const struct mg_op_info *a, const struct mg_op_info *b)
 {
     if (a->type != b->type || a->in_count != b->in_count || a->in[0] != b->in[0] || a->attr_count != b->attr_count)
         return false;
     for (uint32_t i = 0; i < a->attr_count; i++)
-        if (!same_attr(&a->attrs[i], &b->attrs[i]))
+        if (!mg_attr_equal(&a->attrs[i], &b->attrs[i]))
             return false;
     return true;
 }

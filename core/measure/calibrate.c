@@ -25,14 +25,15 @@ static void number(struct mg_writer *w, const char *key, uint64_t value)
 void mg_engine_write_class(struct mg_writer *w, const struct mg_engine *engine, const struct mg_time_policy *policy)
 {
     const struct mg_engine_properties *p = mg_engine_properties(engine);
-    char measuring[64];
+    char measuring[64], device[96];
+    snprintf(device, sizeof device, "%s%s", strcmp(p->backend, "model") ? "" : "model:", p->device);
     snprintf(measuring, sizeof measuring, "%u+%u %s", policy->warm_up, policy->repeats, policy->cold ? "cold" : "warm");
     mg_write_begin_object(w);
     text(w, "backend", p->backend);
     text(w, "backend_version", p->backend_version);
     text(w, "blas", p->blas);
     text(w, "compute", p->compute);
-    text(w, "device", p->device);
+    text(w, "device", device);
     text(w, "dnn", p->dnn);
     text(w, "driver", p->driver);
     text(w, "host_memory", p->pinned ? "pinned" : "pageable");

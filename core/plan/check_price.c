@@ -94,22 +94,6 @@ static void put_desc(struct pricing *p, const struct mg_op_desc *desc)
 
 /* ---- descriptions ---- */
 
-static bool same_attr(const struct mg_attr *a, const struct mg_attr *b)
-{
-    if (a->key != b->key || a->type != b->type)
-        return false;
-    switch (a->type) {
-    case MG_ATTR_TYPE_INT:
-        return a->i == b->i;
-    case MG_ATTR_TYPE_FLOAT:
-        return a->f == b->f;
-    case MG_ATTR_TYPE_INTS:
-        return a->count == b->count && memcmp(a->ints, b->ints, a->count * sizeof *a->ints) == 0;
-    default:
-        return a->string && b->string ? strcmp(a->string, b->string) == 0 : a->string == b->string;
-    }
-}
-
 static bool same_shapes(const struct mg_shape *a, const struct mg_shape *b, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++)
@@ -127,7 +111,7 @@ static bool same_desc(const struct mg_op_desc *a, const struct mg_op_desc *b)
         (a->out_count && memcmp(a->out_dtype, b->out_dtype, a->out_count * sizeof *a->out_dtype) != 0))
         return false;
     for (uint32_t i = 0; i < a->attr_count; i++)
-        if (!same_attr(&a->attrs[i], &b->attrs[i]))
+        if (!mg_attr_equal(&a->attrs[i], &b->attrs[i]))
             return false;
     return true;
 }

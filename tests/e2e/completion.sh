@@ -35,7 +35,7 @@ mkdir -p "$MAGIS_TMP/place/folder"
 touch "$MAGIS_TMP/place/file"
 check 'files where a file is wanted' "$(cd "$MAGIS_TMP/place" && complete_words magisd optimize --output fi)" file
 check 'folders where a folder is wanted' "$(cd "$MAGIS_TMP/place" && complete_words magisd serve --data f)" folder
-check 'installed where bash looks' "$(make -n install BUILD="$BUILD" DESTDIR=/root PREFIX=/usr 2>/dev/null |
-    grep -c '^install -D -m 644 .*magisd.bash /root/usr/share/bash-completion/completions/magisd$')" 1
+check 'installed where bash looks' "$(make -n install BUILD="$BUILD" DESTDIR=/stage PREFIX=/usr 2>/dev/null |
+    grep -c '^install -D -m 644 .*magisd.bash /stage/usr/share/bash-completion/completions/magisd$')" 1
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]
