@@ -196,7 +196,9 @@ void mg_http_call(const struct mg_call_http *call, struct mg_answer_http *answer
     }
     int fd = at.unix_path ? connect_unix(at.unix_path) : connect_inet(&at, call->timeout_s);
     if (fd < 0) {
-        say(answer, "the server cannot be reached");
+        char text[300];
+        snprintf(text, sizeof text, "%.200s cannot be reached; is \"magisd serve\" running there?", call->server);
+        say(answer, text);
         return;
     }
     set_timeout(fd, call->timeout_s);

@@ -1,5 +1,5 @@
 /* Parts are those of each axis cut into n equal ones, for every divisor n of its length up to 64: the numbers of parts
- * that the search moves through (search.md, 3). */
+ * that the search moves through. */
 #include "server/timing_want.h"
 
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  *
  * A row is a suspect where it is faster than the device can be, outside 1/5 ... 5 times what the model says scaled by
  * the ratios of its kind, or of a batch whose canary was slow; it becomes valid when another agent, or the same on
- * another day, agrees within three deviations (timings.md, Trust). The ratios that judge are the last ones accepted of
+ * another day, agrees within three deviations. The ratios that judge are the last ones accepted of
  * that class and kind, or where there are too few those of the batch itself. */
 #include <math.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* The timing cache: what was measured on which class of device, what is wanted, who measures (timings.md).
+/* The timing cache: what was measured on which class of device, what is wanted, who measures.
  *
  * Part of the store's interface; the rules of store.h hold. Rows are only ever added; a row becomes valid in one
  * generation (at once, or when a suspect is confirmed) and may stop being valid in a later one (revoked). So what a

@@ -1,4 +1,4 @@
-/* A bound from below: no run of the operator on such a device can be faster (timings.md, Trust). */
+/* A bound from below: no run of the operator on such a device can be faster. */
 #ifndef MG_DEVICE_FLOOR_H
 #define MG_DEVICE_FLOOR_H
 

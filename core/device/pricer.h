@@ -1,4 +1,4 @@
-/* What an operator costs, from the best that is known (timings.md, Use):
+/* What an operator costs, from the best that is known:
  *
  *   exact   measured in this device class
  *   near    measured on the same model of device with other software

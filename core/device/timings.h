@@ -13,7 +13,7 @@
 #include "base/digest.h"
 #include "base/error.h"
 
-/* Where a price comes from (timings.md, Use), the weakest first. */
+/* Where a price comes from, the weakest first. */
 enum mg_price_source { MG_PRICE_MODEL, MG_PRICE_SCALED, MG_PRICE_NEAR, MG_PRICE_EXACT };
 
 enum { MG_TIMINGS_SAMPLES = 1001 }; /* at most so many for each kind of operator */

@@ -1,4 +1,4 @@
-/* A plan as what it does, literally (memory-model.md: S1-S6, R1-R9): each step, part by part, with the box of the arena
+/* A plan as what it does, literally (plan/MODEL.md: S1-S6, R1-R9): each step, part by part, with the box of the arena
  * that every operand and result is. Whoever executes plans, on numbers or on a device, is a visitor of this walk; the
  * walk itself touches no memory but finds what is wrong with a plan's boxes: MG_ERR_REJECTED names the step. */
 #ifndef MG_EXEC_WALK_PLAN_H

@@ -5,7 +5,7 @@
 #include "base/json.h"
 #include "graph/graph.h"
 
-/* Native JSON, magis-graph/1, or a captured PyTorch step, magis-aten/1 (graph-format.md): a built, not yet normalised
+/* Native JSON, magis-graph/1, or a captured PyTorch step, magis-aten/1: a built, not yet normalised
  * graph. Calls of a captured step that have no counterpart become opaque operators; the graph's `source` is the
  * document's digest. Also sets *training if the document asks for one (else training->loss is unset and *has_training
  * false). */

@@ -1,4 +1,4 @@
-/* ONNX models in (graph-format.md, ONNX).
+/* ONNX models in.
  *
  * The file is read once, as it arrives; the data of initialisers is skipped unless it is small (the
  * arithmetic of shapes needs it) or `keep_data` asks for it. Opset 7 and later. Local functions and

@@ -135,7 +135,7 @@ enum mg_code mg_engine_canary(struct mg_engine *engine, double *seconds, struct 
 /* ---- the profile ---- */
 
 static const struct mg_time_policy calm = {.warm_up = 2, .repeats = 9, .seconds = 3};
-/* The share of the peak that the model grants its best tile, and of the bandwidth (device-model.md). */
+/* The share of the peak that the model grants its best tile, and of the bandwidth. */
 static const double tile_share = 0.90, bandwidth_share = 0.85;
 
 /* FLOP/s of a large product, 0 where the dtype has no kernel. */

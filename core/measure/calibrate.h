@@ -4,7 +4,7 @@
 
 #include "measure/measure.h"
 
-/* All that a time depends on beside operator and layout, as a canonical JSON object of texts (timings.md, Key). */
+/* All that a time depends on beside operator and layout, as a canonical JSON object of texts. */
 void mg_engine_write_class(struct mg_writer *w, const struct mg_engine *engine, const struct mg_time_policy *policy);
 
 /* The operator that `name` and `signature` (device/signature.h) describe, dense; "slice", "join" and "acc" with the

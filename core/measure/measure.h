@@ -1,4 +1,4 @@
-/* Measuring back ends: operators on real devices, timed and executed (timings.md).
+/* Measuring back ends: operators on real devices, timed and executed.
  *
  * An engine is an opened device: "cpu" (oneDNN and compiled loops, on one processor), "cuda:N" (driver and
  * libraries opened at run time) or "model:PROFILE" (no hardware: the times that the device model states). An operator
@@ -14,7 +14,7 @@
 struct mg_engine;
 struct mg_prepared;
 
-/* Everything about the device and its software that can change a time (timings.md, Key). "" or 0: does not apply. */
+/* Everything about the device and its software that can change a time. "" or 0: does not apply. */
 struct mg_engine_properties {
     char backend[16], backend_version[32];
     char device[64];  /* the driver's name of the card; the processor's model */

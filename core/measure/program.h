@@ -1,5 +1,5 @@
 /* A plan made ready for one engine: operators prepared, addresses resolved, copies and waits in order. It is executed
- * literally in one arena of the stated size (memory-model.md), with guards on both sides. */
+ * literally in one arena of the stated size (plan/MODEL.md), with guards on both sides. */
 #ifndef MG_MEASURE_PROGRAM_H
 #define MG_MEASURE_PROGRAM_H
 

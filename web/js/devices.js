@@ -7,12 +7,15 @@ import {asProblem, problemCard} from "./problem.js";
 const EVERY_MS = 10000;
 const SILENT_MS = 90000; // three heartbeats
 
+const NOTHING_MEASURED = ["Nothing has been measured yet: prices are modelled. On a machine with the device: ",
+    h("code", null, `magisd agent --server ${location.origin} --device cpu`)];
+
 const when = (ms) => (ms > 0 ? ago(new Date(ms).toISOString()) : "never");
 
 function table(caption, heads, rows, none) {
     if (!rows.length)
-        return h("section", null, h("h2", null, caption), h("p", null, none));
-    return h("section", null, h("h2", null, caption),
+        return h("section", {class: "card"}, h("h2", null, caption), h("p", null, none));
+    return h("section", {class: "card"}, h("h2", null, caption),
         h("div", {class: "scroll"}, h("table", null,
             h("thead", null, h("tr", null, heads.map((head) => h("th", {scope: "col"}, head)))),
             h("tbody", null, rows))));
@@ -54,7 +57,7 @@ function draw(into, devices, agents, suspects) {
     fill(into,
         h("h1", null, "Devices and timings"),
         table("Measured", ["Class of devices", "Operators measured", "Newest", "Oldest", "Drifting", "Suspect", "Not measurable"],
-            devices.classes.map(classRow), "Nothing has been measured yet. Start magisd agent on a machine with the device."),
+            devices.classes.map(classRow), NOTHING_MEASURED),
         table("Agents", ["Agent", "Host", "Device", "State", "Seen", "Timings"], agents.agents.map(agentRow), "No agent has come yet."),
         table("Suspects", ["Device", "Operator", "Time", "Agent", "Measured"], suspects.timings.map(suspectRow),
             "No timing waits for somebody to agree."),
@@ -62,7 +65,7 @@ function draw(into, devices, agents, suspects) {
 }
 
 export function showDevices(main) {
-    const into = h("div", {class: "page"});
+    const into = h("div", {class: "page stack"});
     let timer = null;
     let left = false;
     const load = async () => {

@@ -2,8 +2,8 @@
 import {bytes, plural} from "./format.js";
 
 // Axes are named by the operator's form: d0 is dimension 0 of an elementwise result, b0 a batch
-// dimension of a product, m its rows, n the samples of a convolution, ...
-const LEADING = new Set(["d0", "b0", "x0", "m", "n"]);
+// dimension of a product, i0 that of the indices of a look-up, m rows, n the samples of a convolution, ...
+const LEADING = new Set(["d0", "b0", "i0", "x0", "m", "n"]);
 const AXES = {h: "the heads", f: "the features", c: "the channels", g: "the groups", k: "the summed dimension"};
 
 // The batch is known by its length, where the network's options tell it.

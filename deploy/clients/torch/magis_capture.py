@@ -502,7 +502,7 @@ class _Server:
                 text = "%s %s" % (problem.get("pointer", ""), problem.get("detail") or problem.get("title", ""))
             raise ServerError("the server refused (%d): %s" % (error.code, text.strip())) from error
         except OSError as error:
-            raise ServerError("cannot reach %s: %s" % (self.url, error)) from error
+            raise ServerError("cannot reach %s: %s; is \"magisd serve\" running there?" % (self.url, error)) from error
 
     def estimate(self, dump, device):
         return self.ask("POST", "/estimate", {"graph": dump, "device": device})
