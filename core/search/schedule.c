@@ -150,7 +150,7 @@ static void add_compute(struct window_builder *b, uint32_t item, uint32_t op)
         *MG_PUSH(b->scratch, b->o->reuse.item, b->reuse_count, b->reuse_capacity) = b->current[reuse->item[k]] - 1;
     for (uint32_t k = defs->start[op]; k < defs->start[op + 1]; k++)
         make_root(b, item, defs->item[k]);
-    b->o->extra[item] = b->l->temp[op];
+    b->o->extra[item] = b->l->steps[op].temp;
 }
 
 static void add_region(struct window_builder *b, uint32_t item, uint32_t from, uint32_t to)

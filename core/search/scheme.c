@@ -218,7 +218,8 @@ static enum mg_code place_result(struct compiler *c, mg_op op, uint32_t slot)
         l->mode[root] = absent ? MG_OUTPUT_ACC : MG_OUTPUT_DIRECT;
         if (absent) {
             count = make_cuts(chain, chain->depth, extent, cuts);
-            l->temp[op] += mg_device_storage(p->device, mg_cut_out_bytes(mg_problem_cut(p, op, cuts, count), slot));
+            l->steps[op].temp +=
+                mg_device_storage(p->device, mg_cut_out_bytes(mg_problem_cut(p, op, cuts, count), slot));
         }
     }
     return MG_OK;
@@ -279,7 +280,7 @@ static enum mg_code price_op(struct compiler *c, mg_op op)
         if (v > 0)
             l->others[op] += repeat * (l->seconds[v][op] + l->rest[v][op]);
     }
-    l->temp[op] += mg_device_storage(c->p->device, c->workspace) - c->p->workspace[op];
+    l->steps[op].temp += mg_device_storage(c->p->device, c->workspace) - c->p->workspace[op];
     return MG_OK;
 }
 
@@ -409,6 +410,26 @@ static void find_reuse(struct compiler *c)
     l->reuse.start[p->op_count] = n;
 }
 
+static bool fill_places(uint32_t *place, uint32_t places, const struct mg_rows *rows, uint32_t op, uint32_t none)
+{
+    uint32_t count = rows->start[op + 1] - rows->start[op];
+    for (uint32_t i = 0; i < places; i++)
+        place[i] = i < count ? rows->item[rows->start[op] + i] : none;
+    return count > places;
+}
+
+static void fill_steps(struct compiler *c)
+{
+    const struct mg_problem *p = c->p;
+    for (uint32_t op = 0; op < p->op_count; op++) {
+        struct mg_scheme_step *step = &c->l->steps[op];
+        bool reads = fill_places(step->reads, MG_STEP_READS, &p->reads, op, p->value_count);
+        bool defs = fill_places(&step->def, 1, &c->l->defs, op, p->value_count);
+        bool reuse = fill_places(step->reuse, MG_STEP_REUSE, &c->l->reuse, op, p->value_count);
+        step->more = reads || defs || reuse;
+    }
+}
+
 struct mg_hash128 mg_scheme_hash(const struct mg_problem *p, const struct mg_region *specs, uint32_t count)
 {
     uint64_t variant = p->variant;
@@ -447,9 +468,12 @@ static void allocate(struct compiler *c)
     l->home = MG_NEW_ARRAY(a, uint32_t, p->value_count);
     l->mode = MG_NEW_ARRAY(a, uint8_t, p->value_count);
     l->is_region_output = MG_NEW_ARRAY(a, uint8_t, p->value_count);
-    l->bytes = mg_arena_copy(a, p->bytes, p->value_count * sizeof *p->bytes);
+    l->bytes = MG_NEW_ARRAY(a, uint64_t, p->value_count + 1);
+    memcpy(l->bytes, p->bytes, p->value_count * sizeof *p->bytes);
     l->host = MG_NEW_ARRAY(a, uint64_t, p->value_count);
-    l->temp = mg_arena_copy(a, p->workspace, p->op_count * sizeof *p->workspace);
+    l->steps = MG_NEW_ARRAY(a, struct mg_scheme_step, p->op_count);
+    for (uint32_t op = 0; op < p->op_count; op++)
+        l->steps[op].temp = p->workspace[op];
     l->others = MG_NEW_ARRAY(a, double, p->op_count);
     for (uint32_t v = 0; v < MG_SCHEME_VARIANTS; v++) {
         l->seconds[v] = mg_arena_copy(a, p->seconds, p->op_count * sizeof *p->seconds);
@@ -508,6 +532,7 @@ enum mg_code mg_scheme_build(struct mg_problem *p, const struct mg_region *specs
     find_inputs(&c);
     find_defs(&c);
     find_reuse(&c);
+    fill_steps(&c);
     c.l->hash = mg_scheme_hash(p, specs, count);
     c.l->p = p;
     *out = c.l;

@@ -24,19 +24,30 @@ struct mg_scheme_region {
     uint32_t repeat[MG_SCHEME_VARIANTS]; /* outermost regions: parts of each variant; [0] = 1 */
 };
 
+/* What the evaluator asks about the memory of a step, side by side and without a loop: most steps have no
+ * more operands than this. Unused places hold the root `value_count`, which has no bytes. */
+enum { MG_STEP_READS = 2, MG_STEP_REUSE = 2 };
+struct mg_scheme_step {
+    uint32_t reads[MG_STEP_READS];
+    uint32_t def;
+    uint32_t reuse[MG_STEP_REUSE];
+    bool more;     /* it has more of them than places: the rows have them all */
+    uint64_t temp; /* bytes live during the step only (acc temporaries, workspace) */
+};
+
 struct mg_scheme {
     struct mg_hash128 hash;
     struct mg_problem *p; /* whose operators and values it speaks of */
     struct mg_scheme_region *regions;
     uint32_t region_count;
-    uint32_t *region_of;       /* per operator: innermost region or MG_NONE */
-    uint32_t *home;            /* per root: region in whose body it is allocated and freed, or MG_NONE */
-    uint8_t *mode;             /* per root that is a region output: mg_output_mode */
-    uint8_t *is_region_output; /* per root */
-    uint64_t *bytes;           /* per root: storage bytes of its instance (part 0) */
-    struct mg_rows defs;       /* operator -> roots allocated at its step (region outputs are not) */
-    struct mg_rows reuse;      /* operator -> operands whose storage its result may take where they end (S6) */
-    uint64_t *temp;            /* per operator: bytes live during its step only (acc temporaries, workspace) */
+    uint32_t *region_of;          /* per operator: innermost region or MG_NONE */
+    uint32_t *home;               /* per root: region in whose body it is allocated and freed, or MG_NONE */
+    uint8_t *mode;                /* per root that is a region output: mg_output_mode */
+    uint8_t *is_region_output;    /* per root */
+    uint64_t *bytes;              /* per root, and 0 for none: storage bytes of its instance (part 0) */
+    struct mg_rows defs;          /* operator -> roots allocated at its step (region outputs are not) */
+    struct mg_rows reuse;         /* operator -> operands whose storage its result may take where they end (S6) */
+    struct mg_scheme_step *steps; /* per operator */
     double *seconds[MG_SCHEME_VARIANTS]; /* per operator: in the first part of a nested region, acc included */
     double *rest[MG_SCHEME_VARIANTS];    /* per operator: in the other parts of a nested region */
     double *others;                      /* per operator: all later parts of the outermost region together */

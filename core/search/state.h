@@ -41,13 +41,17 @@ struct mg_cost {
 /* Scratch of the evaluator: sized for one problem, reused for ever. */
 struct mg_evaluator {
     const struct mg_problem *p;
-    uint8_t *live;     /* per root */
-    uint64_t *live_at; /* per step of the list last evaluated (capacity steps) */
-    double *ready;     /* per root: end of the load that made its instance, 0 if computed */
-    double *host_end;  /* per root: end of its store */
-    double *start;     /* per step: start time of variant 0 */
-    uint32_t *hosted;  /* per root: the round in which its host bytes were counted */
+    uint64_t *due;                        /* per root: the bytes that making it live would add: 0 where it is */
+    uint64_t *live_at;                    /* per step of the list last evaluated (capacity steps) */
+    double *ready[MG_SCHEME_VARIANTS];    /* per root: end of the load that made its instance, 0 if computed */
+    uint8_t *flying;                      /* per root: loaded, and no compute step has waited for it yet */
+    double *host_end[MG_SCHEME_VARIANTS]; /* per root: end of its store */
+    double *start;                        /* per step: start time of variant 0 */
+    uint32_t *loaded, loaded_count;       /* roots whose `ready` may not be 0 */
+    uint8_t *copied;                      /* per region, outermost ones: its body has copies */
+    uint32_t *hosted;                     /* per root: the round in which its host bytes were counted */
     uint32_t host_round;
+    uint64_t host;   /* bytes of distinct stored roots; a region's body counts once, with part 0's extents (S5) */
     bool keep_apart; /* nothing in place beyond what the graph says (what people do by hand) */
     uint32_t step_capacity;
     uint32_t peak_step; /* first step at the peak */
