@@ -14,52 +14,91 @@ struct copy {
     bool frees, loads, now;
 };
 
-/* Positions are "before word j" of the list without frees and loads. */
+enum { TIMES = 2 };
+static const uint32_t variant_of[TIMES] = {0, 2}; /* the first part, and those of the smaller extent */
+
+/* Positions are "before word j" of the list without frees and loads. Roots that are freed or loaded in it have
+ * numbers from 1; what concerns no such root is passed over. */
 struct placer {
-    const struct mg_evaluator *e;
+    const struct mg_problem *p;
     const struct mg_scheme *l;
     mg_word *word;
     uint32_t count;
-    double *time;    /* per position: when computation gets there */
-    uint32_t *level; /* per position */
-    double *stored;  /* per root: end of its store */
+    uint32_t *number;      /* per root, and for none: its number, or 0 */
+    double *time[TIMES];   /* per position: when computation gets there */
+    double *stored[TIMES]; /* per number: end of its store */
+    uint32_t *level;       /* per position */
     struct copy *copy;
     uint32_t copies;
-    uint32_t *touched; /* per root: position behind its last touch */
-    uint32_t *pending; /* per root: its copy + 1 whose reader is not met yet */
+    uint32_t *touched; /* per number: position behind its last touch */
+    uint32_t *pending; /* per number: its copy + 1 whose reader is not met yet */
 };
 
-static void touch_root(struct placer *s, uint32_t root)
+static void read_root(struct placer *s, uint32_t root)
 {
-    s->touched[root] = s->count + 1;
-    if (s->pending[root]) {
-        s->copy[s->pending[root] - 1].reader = s->count;
-        s->pending[root] = 0;
+    uint32_t n = s->number[root];
+    s->touched[n] = s->count + 1;
+    if (n && s->pending[n]) {
+        s->copy[s->pending[n] - 1].reader = s->count;
+        s->pending[n] = 0;
     }
+}
+
+static void read_roots(struct placer *s, const uint32_t *root, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        read_root(s, root[i]);
+}
+
+static void make_roots(struct placer *s, const uint32_t *root, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        s->touched[s->number[root[i]]] = s->count + 1;
+}
+
+static inline bool concerns_step(const uint32_t *number, const struct mg_scheme_step *step)
+{
+    return (number[step->reads[0]] | number[step->reads[1]] | number[step->def]) != 0 || step->more;
+}
+
+static void touch_step(struct placer *s, uint32_t op)
+{
+    const struct mg_rows *reads = &s->p->reads, *defs = &s->l->defs;
+    read_roots(s, &reads->item[reads->start[op]], reads->start[op + 1] - reads->start[op]);
+    make_roots(s, &defs->item[defs->start[op]], defs->start[op + 1] - defs->start[op]);
 }
 
 static void touch_word(struct placer *s, mg_word word)
 {
-    const struct mg_problem *p = s->e->p;
     uint32_t x = mg_word_index(word);
+    const struct mg_scheme_region *region = &s->l->regions[x];
     switch (mg_word_kind(word)) {
     case MG_WORD_COMPUTE:
-        for (uint32_t i = p->reads.start[x]; i < p->reads.start[x + 1]; i++)
-            touch_root(s, p->reads.item[i]);
-        for (uint32_t i = p->defs.start[x]; i < p->defs.start[x + 1]; i++)
-            s->touched[p->defs.item[i]] = s->count + 1;
+        if (concerns_step(s->number, &s->l->steps[x]))
+            touch_step(s, x);
         break;
     case MG_WORD_BEGIN:
     case MG_WORD_END:
-        for (uint32_t i = 0; i < s->l->regions[x].input_count; i++)
-            touch_root(s, s->l->regions[x].inputs[i]);
-        for (uint32_t i = 0; i < s->l->regions[x].output_count; i++)
-            s->touched[s->l->regions[x].outputs[i]] = s->count + 1;
+        read_roots(s, region->inputs, region->input_count);
+        make_roots(s, region->outputs, region->output_count);
         break;
     default:
-        touch_root(s, x);
+        read_root(s, x);
         break;
     }
+}
+
+static void note_copy(struct placer *s, mg_word word)
+{
+    uint32_t root = mg_word_index(word), n = s->number[root];
+    bool loads = mg_word_kind(word) == MG_WORD_LOAD, joins = loads && s->pending[n] != 0;
+    if (!joins)
+        s->copy[s->copies++] = (struct copy){.root = root, .earliest = s->touched[n], .reader = MG_NONE};
+    struct copy *copy = joins ? &s->copy[s->pending[n] - 1] : &s->copy[s->copies - 1];
+    copy->frees |= !loads;
+    copy->loads |= loads;
+    copy->now |= (word & MG_WORD_NOW) != 0;
+    s->pending[n] = (uint32_t)(copy - s->copy) + 1;
 }
 
 /* Splits the list into words without frees and loads, and the copies that they describe. */
@@ -71,14 +110,7 @@ static void strip(struct placer *s, const struct mg_list *list)
         enum mg_word_kind kind = mg_word_kind(word);
         uint32_t x = mg_word_index(word);
         if (kind == MG_WORD_FREE || kind == MG_WORD_LOAD) {
-            bool joins = kind == MG_WORD_LOAD && s->pending[x] != 0;
-            if (!joins)
-                s->copy[s->copies++] = (struct copy){.root = x, .earliest = s->touched[x], .reader = MG_NONE};
-            struct copy *copy = joins ? &s->copy[s->pending[x] - 1] : &s->copy[s->copies - 1];
-            copy->frees |= kind == MG_WORD_FREE;
-            copy->loads |= kind == MG_WORD_LOAD;
-            copy->now |= (word & MG_WORD_NOW) != 0;
-            s->pending[x] = (uint32_t)(copy - s->copy) + 1;
+            note_copy(s, word);
             continue;
         }
         if (kind == MG_WORD_BEGIN) {
@@ -96,13 +128,14 @@ static void strip(struct placer *s, const struct mg_list *list)
     s->level[s->count] = MG_NONE;
 }
 
-static void compute_times(struct placer *s, uint32_t variant)
+static void compute_times(struct placer *s, uint32_t t)
 {
+    uint32_t variant = variant_of[t];
     const double *seconds = s->l->seconds[variant], *rest = s->l->rest[variant];
-    double c = 0, d = 0, nested = 0, others = 0;
+    double c = 0, d = 0, nested = 0, others = 0, *time = s->time[t];
     for (uint32_t j = 0; j < s->count; j++) {
         uint32_t x = mg_word_index(s->word[j]);
-        s->time[j] = c;
+        time[j] = c;
         switch (mg_word_kind(s->word[j])) {
         case MG_WORD_COMPUTE:
             c += seconds[x];
@@ -111,7 +144,7 @@ static void compute_times(struct placer *s, uint32_t variant)
             break;
         case MG_WORD_STORE:
             d = (d > c ? d : c) + s->l->store_s[variant][x];
-            s->stored[x] = d;
+            s->stored[t][s->number[x]] = d;
             break;
         case MG_WORD_BEGIN:
             nested = 0;
@@ -124,15 +157,15 @@ static void compute_times(struct placer *s, uint32_t variant)
             break;
         }
     }
-    s->time[s->count] = c;
+    time[s->count] = c;
 }
 
 /* First position in [lo, hi] whose time is at least t; hi if none. */
-static uint32_t first_not_before(const struct placer *s, uint32_t lo, uint32_t hi, double t)
+static uint32_t first_not_before(const double *time, uint32_t lo, uint32_t hi, double t)
 {
     while (lo < hi) {
         uint32_t mid = lo + (hi - lo) / 2;
-        if (s->time[mid] >= t)
+        if (time[mid] >= t)
             hi = mid;
         else
             lo = mid + 1;
@@ -140,21 +173,20 @@ static uint32_t first_not_before(const struct placer *s, uint32_t lo, uint32_t h
     return lo;
 }
 
-/* Smaller parts (variant 2) keep another time: what stands in a body suits both, the later free and
- * the earlier load. */
-static bool concerns(const struct placer *s, const struct copy *copy, uint32_t variant)
+/* Smaller parts keep another time: what stands in a body suits both, the later free and the earlier load. */
+static bool concerns(const struct placer *s, const struct copy *copy, uint32_t t)
 {
-    return variant == 0 || s->l->home[copy->root] != MG_NONE;
+    return t == 0 || s->l->home[copy->root] != MG_NONE;
 }
 
-static void place_frees(struct placer *s, uint32_t variant)
+static void place_frees(struct placer *s, uint32_t t)
 {
     for (uint32_t i = 0; i < s->copies; i++) {
         struct copy *copy = &s->copy[i];
-        if (!concerns(s, copy, variant))
+        if (!concerns(s, copy, t))
             continue;
         uint32_t latest = copy->reader == MG_NONE ? s->count : copy->reader, home = s->l->home[copy->root];
-        uint32_t at = first_not_before(s, copy->earliest, latest, s->stored[copy->root]);
+        uint32_t at = first_not_before(s->time[t], copy->earliest, latest, s->stored[t][s->number[copy->root]]);
         while (at < latest && s->level[at] != home)
             at++;
         copy->free_at = copy->now ? copy->earliest : at > copy->free_at ? at : copy->free_at;
@@ -162,24 +194,25 @@ static void place_frees(struct placer *s, uint32_t variant)
 }
 
 /* Readers from last to first: the one H stream works backwards from each deadline. */
-static void place_loads(struct placer *s, const uint32_t *by_reader, uint32_t variant)
+static void place_loads(struct placer *s, const uint32_t *by_reader, uint32_t t)
 {
-    double next = s->time[s->count];
+    const double *time = s->time[t], *load_s = s->l->load_s[variant_of[t]];
+    double next = time[s->count];
     for (uint32_t n = s->copies; n-- > 0;) {
         struct copy *copy = &s->copy[by_reader[n]];
-        if (!copy->loads || copy->reader == MG_NONE || !concerns(s, copy, variant))
+        if (!copy->loads || copy->reader == MG_NONE || !concerns(s, copy, t))
             continue;
         uint32_t home = s->l->home[copy->root], low = copy->frees ? copy->free_at : copy->earliest;
-        double end = s->time[copy->reader] < next ? s->time[copy->reader] : next;
-        double start = end - s->l->load_s[variant][copy->root];
-        uint32_t at = first_not_before(s, low, copy->reader, start);
-        if (at > low && s->time[at] > start)
+        double end = time[copy->reader] < next ? time[copy->reader] : next;
+        double start = end - load_s[copy->root];
+        uint32_t at = first_not_before(time, low, copy->reader, start);
+        if (at > low && time[at] > start)
             at--;
         while (at > low && s->level[at] != home)
             at--;
         if (copy->now)
             copy->load_at = copy->reader;
-        else if (variant == 0 || at < copy->load_at)
+        else if (t == 0 || at < copy->load_at)
             copy->load_at = at;
         next = start;
     }
@@ -231,35 +264,34 @@ static void merge(struct placer *s, const uint32_t *by_reader, struct mg_list *l
 }
 
 /* Loads that nobody reads, because the root is recomputed first: they go, with their frees and stores. */
-static void drop_dead_loads(const struct mg_problem *p, struct mg_list *list, struct mg_arena *scratch)
+static void drop_dead_loads(const struct placer *s, uint32_t numbers, struct mg_list *list, struct mg_arena *scratch)
 {
-    uint32_t *load = MG_NEW_ARRAY(scratch, uint32_t, p->value_count); /* step + 1 of a load not read yet */
+    const struct mg_rows *reads = &s->p->reads, *defs = &s->p->defs;
+    uint32_t *load = MG_NEW_ARRAY(scratch, uint32_t, numbers + 1), left = 0; /* step + 1 of a load not read yet */
     uint8_t *dead = MG_NEW_ARRAY(scratch, uint8_t, list->count);
-    bool any = false;
     for (uint32_t i = 0; i < list->count; i++) {
         uint32_t x = mg_word_index(list->word[i]);
-        switch (mg_word_kind(list->word[i])) {
-        case MG_WORD_LOAD:
-            load[x] = i + 1;
+        enum mg_word_kind kind = mg_word_kind(list->word[i]);
+        if (kind == MG_WORD_LOAD) {
+            load[s->number[x]] = i + 1;
             dead[i] = 1;
-            break;
-        case MG_WORD_COMPUTE:
-            for (uint32_t k = p->reads.start[x]; k < p->reads.start[x + 1]; k++)
-                if (load[p->reads.item[k]])
-                    dead[load[p->reads.item[k]] - 1] = 0;
-            for (uint32_t k = p->defs.start[x]; k < p->defs.start[x + 1]; k++)
-                load[p->defs.item[k]] = 0;
-            break;
-        default:
-            break;
+            left++;
+        } else if (kind == MG_WORD_COMPUTE && concerns_step(s->number, &s->l->steps[x])) {
+            for (uint32_t k = reads->start[x]; k < reads->start[x + 1]; k++) {
+                uint32_t step = load[s->number[reads->item[k]]];
+                if (step && dead[step - 1]) {
+                    dead[step - 1] = 0;
+                    left--;
+                }
+            }
+            for (uint32_t k = defs->start[x]; k < defs->start[x + 1]; k++)
+                load[s->number[defs->item[k]]] = 0;
         }
     }
-    for (uint32_t i = 0; i < list->count; i++)
-        any |= dead[i];
-    if (!any)
+    if (left == 0)
         return;
     struct mg_list clean = mg_list_new(scratch, list->count);
-    mg_edit_undo(p, list, dead, scratch, &clean);
+    mg_edit_undo(s->p, list, dead, scratch, &clean);
     mg_list_copy(list, &clean);
 }
 
@@ -271,35 +303,54 @@ static bool has_small_parts(const struct mg_scheme *l)
     return false;
 }
 
+static void place(struct placer *s, uint32_t numbers, uint32_t copies, struct mg_list *list, struct mg_arena *scratch)
+{
+    uint32_t times = has_small_parts(s->l) ? TIMES : 1;
+    s->word = MG_NEW_ARRAY(scratch, mg_word, list->count);
+    s->level = MG_NEW_ARRAY(scratch, uint32_t, list->count + 1);
+    s->copy = MG_NEW_ARRAY(scratch, struct copy, copies);
+    s->touched = MG_NEW_ARRAY(scratch, uint32_t, numbers + 1);
+    s->pending = MG_NEW_ARRAY(scratch, uint32_t, numbers + 1);
+    strip(s, list);
+    uint32_t *by_reader = sort_by_reader(s, scratch);
+    for (uint32_t t = 0; t < times; t++) {
+        s->time[t] = MG_NEW_ARRAY(scratch, double, list->count + 1);
+        s->stored[t] = MG_NEW_ARRAY(scratch, double, numbers + 1);
+        compute_times(s, t);
+        place_frees(s, t);
+    }
+    for (uint32_t t = 0; t < times; t++)
+        place_loads(s, by_reader, t);
+    merge(s, by_reader, list, scratch);
+}
+
+/* Numbers the roots that are freed or loaded; *copies is how often that happens. */
+static uint32_t number_roots(struct placer *s, const struct mg_list *list, uint32_t *copies)
+{
+    uint32_t numbers = 0;
+    *copies = 0;
+    for (uint32_t i = 0; i < list->count; i++) {
+        enum mg_word_kind kind = mg_word_kind(list->word[i]);
+        uint32_t root = mg_word_index(list->word[i]);
+        if (kind != MG_WORD_FREE && kind != MG_WORD_LOAD)
+            continue;
+        ++*copies;
+        if (!s->number[root])
+            s->number[root] = ++numbers;
+    }
+    return numbers;
+}
+
 void mg_edit_place_copies(const struct mg_evaluator *e, const struct mg_scheme *l, struct mg_list *list,
                           struct mg_arena *scratch)
 {
     struct mg_arena_mark mark = mg_arena_mark(scratch);
-    uint32_t copies = 0;
-    for (uint32_t i = 0; i < list->count; i++)
-        copies += mg_word_kind(list->word[i]) == MG_WORD_FREE || mg_word_kind(list->word[i]) == MG_WORD_LOAD;
-    if (copies == 0)
-        return;
-    drop_dead_loads(e->p, list, scratch);
-    struct placer s = {.e = e, .l = l};
-    s.word = MG_NEW_ARRAY(scratch, mg_word, list->count);
-    s.time = MG_NEW_ARRAY(scratch, double, list->count + 1);
-    s.level = MG_NEW_ARRAY(scratch, uint32_t, list->count + 1);
-    s.stored = MG_NEW_ARRAY(scratch, double, e->p->value_count);
-    s.copy = MG_NEW_ARRAY(scratch, struct copy, copies);
-    s.touched = MG_NEW_ARRAY(scratch, uint32_t, e->p->value_count);
-    s.pending = MG_NEW_ARRAY(scratch, uint32_t, e->p->value_count);
-    strip(&s, list);
-    uint32_t *by_reader = sort_by_reader(&s, scratch);
-    bool uneven = has_small_parts(l);
-    for (uint32_t variant = 0; variant < (uneven ? 3 : 1); variant += 2) {
-        compute_times(&s, variant);
-        place_frees(&s, variant);
+    struct placer s = {.p = e->p, .l = l};
+    s.number = MG_NEW_ARRAY(scratch, uint32_t, e->p->value_count + 1);
+    uint32_t copies, numbers = number_roots(&s, list, &copies);
+    if (copies > 0) {
+        drop_dead_loads(&s, numbers, list, scratch);
+        place(&s, numbers, copies, list, scratch);
     }
-    for (uint32_t variant = 0; variant < (uneven ? 3 : 1); variant += 2) {
-        compute_times(&s, variant);
-        place_loads(&s, by_reader, variant);
-    }
-    merge(&s, by_reader, list, scratch);
     mg_arena_rewind(scratch, mark);
 }
