@@ -50,6 +50,8 @@ void mg_answer_write_point(struct mg_writer *w, const struct mg_answer_point *po
         else
             mg_write_null(w);
     }
+    if (point->more)
+        point->more(w, point->context);
     mg_write_end_object(w);
 }
 

@@ -17,7 +17,9 @@ struct mg_answer_point {
     uint64_t peak_bytes, arena_bytes, host_bytes;
     const char *techniques; /* JSON array, or NULL: the member is left out */
     bool has_k;
-    int k; /* < 0: null */
+    int k;                                                  /* < 0: null */
+    void (*more)(struct mg_writer *w, const void *context); /* NULL, or writes further members */
+    const void *context;
 };
 struct mg_answer_original {
     double latency_s;

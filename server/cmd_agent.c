@@ -1,4 +1,5 @@
-/* `magisd agent`: measures what a daemon wants measured, in batches: claim, canary, measure, canary, post.
+/* `magisd agent`: measures what a daemon wants measured: plans as wholes (agent_plan.c), and operators in batches:
+ * claim, canary, measure, canary, post.
  *
  * A batch whose canary kernel is more than 5 % slower than its best on this device is thrown away. What was measured is
  * posted until the daemon has it: a batch keeps its name, so that a retry after a lost answer adds nothing. Between
@@ -18,6 +19,7 @@
 #include "device/signature.h"
 #include "measure/calibrate.h"
 #include "measure/measure.h"
+#include "server/agent.h"
 #include "server/http_client.h"
 #include "server/options.h"
 #include "server/timing_parse.h"
@@ -26,18 +28,6 @@
 enum { BATCH_MAX = 64, CANARY_ELEMENTS = 1 << 18, DISCARDS_MAX = 5 };
 static const double BATCH_SECONDS = 20, CANARY_SLACK = 1.05, SLOWEST_RETRY_S = 60, IDLE_S = 5, HEARTBEAT_S = 30;
 
-struct agent {
-    const char *server, *token, *device;
-    char name[128], host[128], version[32];
-    char *class_key;
-    char backend[16], uuid[64];
-    bool once;
-    double stop_at, duty; /* monotonic, 0: never; percent */
-    int from_hour, to_hour;
-    double best_canary, told_at;
-    unsigned long measured, discarded;
-    unsigned bad_batches; /* in a row */
-};
 static volatile sig_atomic_t told_to_stop;
 
 static void on_signal(int number)
@@ -51,16 +41,16 @@ static double now(void)
     return mg_measure_clock();
 }
 
-static bool over(const struct agent *a)
+bool mg_agent_over(const struct mg_agent *a)
 {
     return told_to_stop || (a->stop_at > 0 && now() >= a->stop_at);
 }
 
 /* In steps, so that a signal or the end of the time is seen. */
-static void rest(const struct agent *a, double seconds)
+static void rest(const struct mg_agent *a, double seconds)
 {
     double until = now() + seconds;
-    while (!over(a) && now() < until) {
+    while (!mg_agent_over(a) && now() < until) {
         double left = until - now();
         usleep((useconds_t)((left < 0.2 ? left : 0.2) * 1e6));
     }
@@ -68,7 +58,8 @@ static void rest(const struct agent *a, double seconds)
 
 /* ---- talking to the daemon ---- */
 
-static int post(const struct agent *a, const char *path, const char *type, const char *body, size_t size, char **text)
+static int post(const struct mg_agent *a, const char *path, const char *type, const char *body, size_t size,
+                char **text)
 {
     const struct mg_call_http call = {.server = a->server,
                                       .token = a->token,
@@ -90,7 +81,7 @@ static int post(const struct agent *a, const char *path, const char *type, const
 }
 
 /* Until it is answered; each pause twice the last. False: refused, or the time is over. */
-static bool insist(const struct agent *a, const char *path, const char *type, const char *body, size_t size,
+static bool insist(const struct mg_agent *a, const char *path, const char *type, const char *body, size_t size,
                    char **text)
 {
     for (double pause = 0.5;; pause = pause * 2 < SLOWEST_RETRY_S ? pause * 2 : SLOWEST_RETRY_S) {
@@ -101,13 +92,13 @@ static bool insist(const struct agent *a, const char *path, const char *type, co
         fprintf(stderr, "magisd agent: %s: %s\n", path, *text);
         free(*text);
         *text = NULL;
-        if (!again || over(a))
+        if (!again || mg_agent_over(a))
             return false;
         rest(a, pause);
     }
 }
 
-static bool insist_json(const struct agent *a, const char *path, json_t *root, json_t **answer)
+bool mg_agent_post(const struct mg_agent *a, const char *path, json_t *root, json_t **answer)
 {
     char *body = json_dumps(root, JSON_COMPACT), *text = NULL;
     bool good = body && insist(a, path, "application/json", body, strlen(body), &text);
@@ -118,15 +109,30 @@ static bool insist_json(const struct agent *a, const char *path, json_t *root, j
     return good && *answer;
 }
 
-static bool tell(struct agent *a, const char *state)
+char *mg_agent_fetch(const struct mg_agent *a, const char *path, size_t *size, int *status, char **why)
+{
+    const struct mg_call_http call = {
+        .server = a->server, .token = a->token, .method = "GET", .path = path, .timeout_s = 60};
+    struct mg_answer_http answer;
+    mg_http_call(&call, &answer);
+    *status = answer.status;
+    *size = answer.size;
+    *why = answer.status == 200 ? NULL : mg_http_problem(&answer);
+    if (answer.status == 200)
+        return answer.body;
+    free(answer.body);
+    return NULL;
+}
+
+static bool tell(struct mg_agent *a, const char *state)
 {
     json_t *answer;
     json_t *class = json_loads(a->class_key, 0, NULL);
-    bool good =
-        insist_json(a, "/agents",
-                    json_pack("{s:s, s:o, s:s, s:s, s:s, s:s, s:f}", "agent", a->name, "class", class, "host", a->host,
-                              "version", a->version, "uuid", a->uuid, "state", state, "canary_s", a->best_canary),
-                    &answer);
+    bool good = mg_agent_post(a, "/agents",
+                              json_pack("{s:s, s:o, s:s, s:s, s:s, s:s, s:f}", "agent", a->name, "class", class, "host",
+                                        a->host, "version", a->version, "uuid", a->uuid, "state", state, "canary_s",
+                                        a->best_canary),
+                              &answer);
     json_decref(answer);
     a->told_at = now();
     return good;
@@ -145,7 +151,7 @@ static char *class_of(const struct mg_engine *engine)
     return NULL;
 }
 
-static bool open_engine(const struct agent *a, struct mg_engine **engine)
+bool mg_agent_open(const struct mg_agent *a, struct mg_engine **engine)
 {
     struct mg_error err;
     if (mg_engine_open(a->device, engine, &err) == MG_OK)
@@ -154,10 +160,10 @@ static bool open_engine(const struct agent *a, struct mg_engine **engine)
     return false;
 }
 
-static bool look_at_device(struct agent *a)
+static bool look_at_device(struct mg_agent *a)
 {
     struct mg_engine *engine;
-    if (!open_engine(a, &engine))
+    if (!mg_agent_open(a, &engine))
         return false;
     const struct mg_engine_properties *p = mg_engine_properties(engine);
     a->class_key = class_of(engine);
@@ -168,7 +174,7 @@ static bool look_at_device(struct agent *a)
 }
 
 /* One agent at a time measures on a device; -1: another one does. The model has no device. */
-static int lock_device(const struct agent *a)
+static int lock_device(const struct mg_agent *a)
 {
     char path[160];
     if (strcmp(a->backend, "model") == 0)
@@ -215,7 +221,7 @@ static enum mg_code measure(struct mg_engine *engine, const char *op, const char
     return code;
 }
 
-static double canary(struct agent *a, struct mg_engine *engine)
+double mg_agent_canary(struct mg_agent *a, struct mg_engine *engine)
 {
     char signature[96];
     struct mg_timing timing = {0};
@@ -248,7 +254,7 @@ static void write_row(struct mg_writer *w, struct mg_engine *engine, uint32_t nu
 }
 
 /* The rows of the claimed operators; returns how many: measuring stops when the time is over. */
-static uint32_t measure_all(const struct agent *a, struct mg_engine *engine, const json_t *operators,
+static uint32_t measure_all(const struct mg_agent *a, struct mg_engine *engine, const json_t *operators,
                             struct mg_writer *rows)
 {
     uint32_t count = 0;
@@ -258,7 +264,7 @@ static uint32_t measure_all(const struct agent *a, struct mg_engine *engine, con
     {
         const char *op = json_string_value(json_object_get(item, "op"));
         const char *signature = json_string_value(json_object_get(item, "signature"));
-        if (over(a))
+        if (mg_agent_over(a))
             break;
         if (op && signature)
             write_row(rows, engine, count++, op, signature);
@@ -274,7 +280,7 @@ static void name_batch(char *name, size_t size)
     snprintf(name, size, "%llx-%016llx", (unsigned long long)time(NULL), (unsigned long long)random);
 }
 
-static bool send_batch(struct agent *a, const struct mg_timing_batch *batch, const struct mg_writer *rows)
+static bool send_batch(struct mg_agent *a, const struct mg_timing_batch *batch, const struct mg_writer *rows)
 {
     struct mg_writer w;
     char *text = NULL;
@@ -290,29 +296,30 @@ static bool send_batch(struct agent *a, const struct mg_timing_batch *batch, con
     return good;
 }
 
-static bool is_slow(const struct agent *a, double seconds)
+bool mg_agent_is_slow(const struct mg_agent *a, double seconds)
 {
     return seconds > CANARY_SLACK * a->best_canary;
 }
 
 /* One batch; false: the daemon refuses us. */
-static bool run_batch(struct agent *a, const json_t *operators)
+static bool run_batch(struct mg_agent *a, const json_t *operators)
 {
     struct mg_engine *engine;
     struct mg_writer rows;
     char name[64];
     struct mg_timing_batch batch = {.agent = a->name, .host = a->host, .version = a->version, .batch = name};
     batch.class.key = a->class_key;
-    if (!open_engine(a, &engine))
+    if (!mg_agent_open(a, &engine))
         return false;
     name_batch(name, sizeof name);
     mg_writer_init(&rows);
-    batch.canary_before_s = canary(a, engine);
+    batch.canary_before_s = mg_agent_canary(a, engine);
     uint32_t count = measure_all(a, engine, operators, &rows);
-    batch.canary_after_s = canary(a, engine);
+    batch.canary_after_s = mg_agent_canary(a, engine);
     batch.canary_best_s = a->best_canary;
     mg_engine_close(engine);
-    bool good = mg_writer_finish(&rows), slow = is_slow(a, batch.canary_before_s) || is_slow(a, batch.canary_after_s);
+    bool good = mg_writer_finish(&rows),
+         slow = mg_agent_is_slow(a, batch.canary_before_s) || mg_agent_is_slow(a, batch.canary_after_s);
     a->bad_batches = slow ? a->bad_batches + 1 : 0;
     if (slow)
         a->discarded += count;
@@ -325,7 +332,7 @@ static bool run_batch(struct agent *a, const json_t *operators)
 
 /* ---- the day of an agent ---- */
 
-static bool in_hours(const struct agent *a)
+static bool in_hours(const struct mg_agent *a)
 {
     time_t seconds = time(NULL);
     struct tm parts;
@@ -335,7 +342,7 @@ static bool in_hours(const struct agent *a)
                                      : parts.tm_hour >= a->from_hour || parts.tm_hour < a->to_hour;
 }
 
-static void idle(struct agent *a, const char *state, double seconds)
+static void idle(struct mg_agent *a, const char *state, double seconds)
 {
     if (now() - a->told_at >= HEARTBEAT_S)
         tell(a, state);
@@ -343,7 +350,7 @@ static void idle(struct agent *a, const char *state, double seconds)
 }
 
 /* False: there is no more to do, or the daemon refuses us. */
-static bool work_once(struct agent *a, bool *good)
+static bool work_once(struct mg_agent *a, bool *good)
 {
     json_t *answer;
     int lock = in_hours(a) ? lock_device(a) : -1;
@@ -351,14 +358,22 @@ static bool work_once(struct agent *a, bool *good)
         idle(a, in_hours(a) ? "busy" : "resting", IDLE_S);
         return !a->once || in_hours(a);
     }
+    double start = now();
+    bool worked;
+    *good = mg_agent_plan(a, &worked);
+    if (!*good || worked) {
+        close(lock);
+        if (worked)
+            idle(a, "measuring", (now() - start) * (100 / a->duty - 1));
+        return *good;
+    }
     double left = a->stop_at > 0 ? a->stop_at - now() : BATCH_SECONDS;
-    *good = insist_json(a, "/timings/claims",
-                        json_pack("{s:s, s:i, s:f}", "agent", a->name, "max", BATCH_MAX, "seconds",
-                                  left < BATCH_SECONDS ? left : BATCH_SECONDS),
-                        &answer);
+    *good = mg_agent_post(a, "/timings/claims",
+                          json_pack("{s:s, s:i, s:f}", "agent", a->name, "max", BATCH_MAX, "seconds",
+                                    left < BATCH_SECONDS ? left : BATCH_SECONDS),
+                          &answer);
     json_t *operators = json_object_get(answer, "operators");
     size_t count = json_array_size(operators);
-    double start = now();
     if (count)
         *good = run_batch(a, operators);
     close(lock);
@@ -369,7 +384,7 @@ static bool work_once(struct agent *a, bool *good)
     return true;
 }
 
-static bool read_hours(const char *text, struct agent *a)
+static bool read_hours(const char *text, struct mg_agent *a)
 {
     char *end;
     long from = strtol(text, &end, 10);
@@ -384,7 +399,7 @@ static bool read_hours(const char *text, struct agent *a)
     return true;
 }
 
-static bool read_options(const struct mg_options *o, struct agent *a)
+static bool read_options(const struct mg_options *o, struct mg_agent *a)
 {
     const char *name = o->value[MG_OPTION_AGENT_NAME], *hours = o->value[MG_OPTION_HOURS];
     double seconds = mg_options_number(o, MG_OPTION_AGENT_SECONDS, 0);
@@ -413,7 +428,7 @@ static bool read_options(const struct mg_options *o, struct agent *a)
 int mg_cmd_agent(int argc, char **argv)
 {
     struct mg_options options;
-    struct agent a = {.server = NULL};
+    struct mg_agent a = {.server = NULL};
     int code;
     if (mg_options_parse(&options, MG_COMMAND_AGENT, argc, argv, &code)) {
         struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
@@ -422,9 +437,10 @@ int mg_cmd_agent(int argc, char **argv)
         code = MG_EXIT_USAGE;
         if (read_options(&options, &a)) {
             bool good = look_at_device(&a) && tell(&a, "idle");
-            while (good && !over(&a) && work_once(&a, &good)) {
+            while (good && !mg_agent_over(&a) && work_once(&a, &good)) {
             }
-            printf("%lu measured, %lu thrown away for a slow canary\n", a.measured, a.discarded);
+            printf("%lu measured, %lu thrown away for a slow canary, %lu plans executed\n", a.measured, a.discarded,
+                   a.plans);
             code = good && a.bad_batches < DISCARDS_MAX ? MG_EXIT_DONE : MG_EXIT_FAILED;
         }
         free(a.class_key);

@@ -9,89 +9,23 @@
 #include "exec/exec.h"
 #include "server/answer.h"
 #include "server/device_run.h"
+#include "server/fill.h"
 #include "server/source.h"
 
-enum fill { FILL_NORMAL, FILL_LCG, FILL_ZEROS };
-enum { HEAD = 8, CLASSES = 2 };
+enum { HEAD = 8 };
 
 struct run {
     const struct mg_options *options;
     struct mg_source source;
     struct mg_file plan_file;
     struct mg_plan *plan; /* NULL: the graph alone */
-    enum fill fill;
+    enum mg_fill fill;
     uint64_t seed;
     double **values, **results; /* by value: of the graph, of the plan */
     double seconds, plan_seconds;
     const char *device; /* NULL: the reference executor */
     struct mg_device_run measured, plan_measured;
 };
-
-/* ---- numbers ---- */
-
-/* By Box and Muller. */
-static double normal(struct mg_rng *rng)
-{
-    double u = 1 - mg_rng_unit(rng), v = mg_rng_unit(rng);
-    return sqrt(-2 * log(u)) * cos(6.283185307179586 * v);
-}
-
-static bool is_real(enum mg_dtype dtype)
-{
-    return dtype < MG_DTYPE_I64;
-}
-
-/* Element i of an input by the formula of the reference figures. */
-static double lcg(const struct mg_value_info *value, int64_t i)
-{
-    if (strcmp(value->name, "sr") == 0)
-        return 16000;
-    if (is_real(value->dtype))
-        return (double)(((uint64_t)i * 1103515245 + 12345) & 0x7fffffff) / 2147483648.0 - 0.5;
-    if (value->dtype == MG_DTYPE_BOOL)
-        return (double)(i % 2);
-    return (double)(value->dtype == MG_DTYPE_U8 ? 7 * i % 256 : i % 3);
-}
-
-static double number(const struct run *r, const struct mg_value_info *value, struct mg_rng *rng, int64_t i)
-{
-    bool input = value->kind == MG_KIND_INPUT;
-    if (r->fill == FILL_ZEROS)
-        return 0;
-    if (r->fill == FILL_LCG && input)
-        return lcg(value, i);
-    if (!is_real(value->dtype))
-        return (double)mg_rng_below(rng, CLASSES);
-    double x = normal(rng);
-    return value->kind == MG_KIND_STATE ? fabs(x) : x;
-}
-
-static const struct mg_onnx_data *contents_of(const struct run *r, const char *name)
-{
-    for (size_t i = 0; i < r->source.model.content_count; i++)
-        if (strcmp(r->source.model.contents[i].value, name) == 0)
-            return r->source.model.contents[i].data;
-    return NULL;
-}
-
-static void fill_values(struct run *r)
-{
-    const struct mg_graph *g = r->source.graph;
-    struct mg_arena *arena = &r->source.arena;
-    struct mg_rng rng;
-    mg_rng_init(&rng, r->seed);
-    r->values = MG_NEW_ARRAY(arena, double *, g->value_count);
-    for (size_t v = 0; v < g->value_count; v++) {
-        const struct mg_value_info *value = &g->values[v];
-        if (value->kind == MG_KIND_COMPUTED)
-            continue;
-        const struct mg_onnx_data *data = value->kind == MG_KIND_INPUT ? NULL : contents_of(r, value->name);
-        int64_t count = mg_shape_elements(&value->shape);
-        r->values[v] = MG_NEW_ARRAY(arena, double, count + 1);
-        for (int64_t i = 0; i < count; i++)
-            r->values[v][i] = data ? mg_onnx_data_at(data, i) : number(r, value, &rng, i);
-    }
-}
 
 static double now(void)
 {
@@ -291,7 +225,7 @@ static enum mg_code execute(struct run *r, struct mg_error *err)
 {
     const struct mg_graph *g = r->source.graph;
     struct mg_arena *arena = &r->source.arena;
-    fill_values(r);
+    r->values = mg_fill_values(g, &r->source.model, r->fill, r->seed, arena);
     double begin = now();
     enum mg_code code = MG_OK;
     if (r->plan) {
@@ -316,8 +250,7 @@ static enum mg_code execute_on_device(struct run *r, const struct mg_plan *origi
     enum mg_code code = mg_engine_open(r->device, &engine, err);
     if (code != MG_OK)
         return code;
-    fill_values(r);
-    double **given = r->values;
+    double **given = mg_fill_values(g, &r->source.model, r->fill, r->seed, arena);
     r->values = MG_NEW_ARRAY(arena, double *, g->value_count);
     code = mg_device_run(engine, g, original, r->seed, given, r->values, arena, &r->measured, err);
     r->seconds = r->measured.seconds;
@@ -352,16 +285,12 @@ static int run(void *context)
     return MG_EXIT_DONE;
 }
 
-static bool read_fill(const char *text, enum fill *fill)
+static bool read_fill(const char *text, enum mg_fill *fill)
 {
-    static const char *const words[] = {"normal", "lcg", "zeros"};
-    for (unsigned i = 0; i < 3; i++)
-        if (!text || strcmp(text, words[i]) == 0) {
-            *fill = (enum fill)i;
-            return true;
-        }
-    fprintf(stderr, "magisd run: --fill is normal, lcg or zeros\n");
-    return false;
+    int parsed = text ? mg_fill_parse(text) : MG_FILL_NORMAL;
+    if (parsed >= 0)
+        *fill = (enum mg_fill)parsed;
+    return parsed >= 0 || fprintf(stderr, "magisd run: --fill is normal, lcg or zeros\n") < 0;
 }
 
 static int run_files(struct run *r)

@@ -83,6 +83,20 @@ mg_ticket mg_jobs_plan(mg_jobs *jobs, const char *id, const char *plan, const ch
 mg_ticket mg_jobs_timeline(mg_jobs *jobs, const char *id, const char *plan, mg_reply_cb done, void *context);
 mg_ticket mg_jobs_graph(mg_jobs *jobs, const char *id, const char *format, mg_reply_cb done, void *context);
 
+/* ---- plans measured as wholes (store/measured.h) ---- */
+struct mg_measured;
+/* device: a device's name, "class:<id>", "any"; NULL: those of the job's profile. 202, the measurement. */
+mg_ticket mg_jobs_measure(mg_jobs *jobs, const struct mg_caller *caller, const char *id, const char *plan,
+                          const char *device, mg_reply_cb done, void *context);
+/* {"measurements": [...]} */
+mg_ticket mg_jobs_measurements(mg_jobs *jobs, const char *id, const char *plan, mg_reply_cb done, void *context);
+/* For agents: {"lease_s", "measurement": what to measure or null}. */
+mg_ticket mg_jobs_measure_claim(mg_jobs *jobs, const struct mg_caller *caller, const char *agent, mg_reply_cb done,
+                                void *context);
+/* ... and the answer: number, state, reason, host and figures are read. 200, the measurement. */
+mg_ticket mg_jobs_measure_answer(mg_jobs *jobs, const struct mg_caller *caller, const char *agent,
+                                 const struct mg_measured *answer, mg_reply_cb done, void *context);
+
 /* ---- changing ---- */
 /* Only the job's owner and administrators may; others get "forbidden". A retry belongs to who asks for it. */
 mg_ticket mg_jobs_cancel(mg_jobs *jobs, const struct mg_caller *caller, const char *id, mg_reply_cb done,

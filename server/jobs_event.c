@@ -95,7 +95,7 @@ static void send_snapshot(struct mg_listener *listener, const struct mg_store_re
     mg_write_key(&w, "job");
     mg_job_write(&w, listener->jobs, result->job);
     mg_write_key(&w, "pareto");
-    mg_front_write(&w, result->job, result->points, result->n_points);
+    mg_front_write(&w, result);
     mg_write_member_int(&w, "last_event", result->job->last_event);
     mg_write_end_object(&w);
     if (mg_writer_finish(&w))

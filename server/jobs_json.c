@@ -5,6 +5,7 @@
 
 #include "server/jobs_priv.h"
 #include "server/routes.h"
+#include "store/measured.h"
 
 static void write_time(struct mg_writer *w, const char *key, int64_t ms)
 {
@@ -206,25 +207,75 @@ void mg_job_write(struct mg_writer *w, mg_jobs *jobs, const struct mg_store_job 
 
 /* ---- fronts ---- */
 
+static struct mg_answer_point answer_of(const struct mg_store_point *point, bool techniques)
+{
+    return (struct mg_answer_point){.plan = point->plan,
+                                    .latency_s = point->latency_s,
+                                    .peak_bytes = (uint64_t)point->peak,
+                                    .arena_bytes = (uint64_t)point->arena,
+                                    .host_bytes = (uint64_t)point->host,
+                                    .techniques = techniques ? (point->techniques ? point->techniques : "[]") : NULL,
+                                    .has_k = true,
+                                    .k = point->k};
+}
+
 void mg_job_point_write(struct mg_writer *w, const struct mg_store_job *info, const struct mg_store_point *point,
                         bool techniques)
 {
     struct mg_answer_original original = original_of(info);
-    struct mg_answer_point answer = {.plan = point->plan,
-                                     .latency_s = point->latency_s,
-                                     .peak_bytes = (uint64_t)point->peak,
-                                     .arena_bytes = (uint64_t)point->arena,
-                                     .host_bytes = (uint64_t)point->host,
-                                     .techniques = techniques ? (point->techniques ? point->techniques : "[]") : NULL,
-                                     .has_k = true,
-                                     .k = point->k};
+    struct mg_answer_point answer = answer_of(point, techniques);
     mg_answer_write_point(w, &answer, &original);
 }
 
-static size_t write_baseline(struct mg_writer *w, const struct mg_store_job *info, const struct mg_store_point *points,
-                             size_t count)
+struct front_point {
+    const struct mg_store_result *front;
+    const struct mg_store_point *point;
+};
+
+/* What is known of the point's time, the best first: the plan ran as a whole; its operators were measured; neither. */
+static const char *basis_of(const struct mg_store_job *info, const struct mg_measured *done)
 {
-    size_t end = 0;
+    if (done)
+        return "measured";
+    bool known = mg_job_state_ended(info->state);
+    return *info->timings_class && (!known || info->prices[0] + info->prices[1] > 0) ? "operators" : "model";
+}
+
+static void write_basis(struct mg_writer *w, const void *context)
+{
+    const struct front_point *p = context;
+    const struct mg_measured *done = NULL, *newest = NULL;
+    for (size_t i = 0; i < p->front->n_measured; i++) {
+        const struct mg_measured *m = &p->front->measured[i];
+        if (strcmp(m->plan, p->point->plan) != 0)
+            continue;
+        done = m->state == MG_MEASURED_DONE ? m : done;
+        newest = m;
+    }
+    mg_write_member_string(w, "basis", basis_of(p->front->job, done));
+    mg_write_key(w, "measured");
+    if (done)
+        mg_measured_write(w, done);
+    else
+        mg_write_null(w);
+    write_text_or_null(w, "measuring", newest && newest != done ? mg_measured_state_name(newest->state) : NULL);
+}
+
+static void write_front_point(struct mg_writer *w, const struct mg_store_result *front,
+                              const struct mg_store_point *point, bool techniques)
+{
+    const struct front_point context = {front, point};
+    struct mg_answer_original original = original_of(front->job);
+    struct mg_answer_point answer = answer_of(point, techniques);
+    answer.more = write_basis;
+    answer.context = &context;
+    mg_answer_write_point(w, &answer, &original);
+}
+
+static size_t write_baseline(struct mg_writer *w, const struct mg_store_result *front, size_t begin)
+{
+    const struct mg_store_point *points = front->points + begin;
+    size_t end = 0, count = front->n_points - begin;
     const char *reason = NULL;
     mg_write_begin_object(w);
     mg_write_member_string(w, "name", points[0].series);
@@ -234,7 +285,7 @@ static size_t write_baseline(struct mg_writer *w, const struct mg_store_job *inf
         if (points[end].reason)
             reason = points[end].reason;
         else
-            mg_job_point_write(w, info, &points[end], false);
+            write_front_point(w, front, &points[end], false);
     }
     mg_write_end_array(w);
     write_text_or_null(w, "not_applicable", reason);
@@ -242,34 +293,32 @@ static size_t write_baseline(struct mg_writer *w, const struct mg_store_job *inf
     return end;
 }
 
-static void write_original(struct mg_writer *w, const struct mg_store_job *info, const struct mg_store_point *points,
-                           size_t count)
+static void write_original(struct mg_writer *w, const struct mg_store_result *front)
 {
     mg_write_key(w, "original");
-    for (size_t i = 0; i < count; i++)
-        if (points[i].kind == MG_POINT_ORIGINAL) {
-            mg_job_point_write(w, info, &points[i], false);
+    for (size_t i = 0; i < front->n_points; i++)
+        if (front->points[i].kind == MG_POINT_ORIGINAL) {
+            write_front_point(w, front, &front->points[i], false);
             return;
         }
     mg_write_null(w);
 }
 
-void mg_front_write(struct mg_writer *w, const struct mg_store_job *info, const struct mg_store_point *points,
-                    size_t count)
+void mg_front_write(struct mg_writer *w, const struct mg_store_result *front)
 {
     mg_write_begin_object(w);
-    write_original(w, info, points, count);
+    write_original(w, front);
     mg_write_key(w, "pareto");
     mg_write_begin_array(w);
-    for (size_t i = 0; i < count; i++)
-        if (points[i].kind == MG_POINT_FRONT)
-            mg_job_point_write(w, info, &points[i], true);
+    for (size_t i = 0; i < front->n_points; i++)
+        if (front->points[i].kind == MG_POINT_FRONT)
+            write_front_point(w, front, &front->points[i], true);
     mg_write_end_array(w);
     mg_write_key(w, "baselines");
     mg_write_begin_array(w);
-    for (size_t i = 0; i < count;)
-        i += points[i].kind == MG_POINT_BASELINE ? write_baseline(w, info, points + i, count - i) : 1;
+    for (size_t i = 0; i < front->n_points;)
+        i += front->points[i].kind == MG_POINT_BASELINE ? write_baseline(w, front, i) : 1;
     mg_write_end_array(w);
-    write_text_or_null(w, "best", info->best_plan);
+    write_text_or_null(w, "best", front->job->best_plan);
     mg_write_end_object(w);
 }

@@ -166,10 +166,12 @@ void mg_calls_job_ended(mg_jobs *jobs, const struct mg_store_job *info);
 
 /* ---- jobs_json.c ---- */
 void mg_job_write(struct mg_writer *w, mg_jobs *jobs, const struct mg_store_job *info);
-void mg_front_write(struct mg_writer *w, const struct mg_store_job *info, const struct mg_store_point *points,
-                    size_t count);
+/* Of a result of mg_store_get_front: points, and what was measured of them as wholes. */
+void mg_front_write(struct mg_writer *w, const struct mg_store_result *front);
 void mg_job_point_write(struct mg_writer *w, const struct mg_store_job *info, const struct mg_store_point *point,
                         bool techniques);
+/* ---- jobs_measure.c ---- */
+void mg_measured_write(struct mg_writer *w, const struct mg_measured *m);
 
 /* ---- jobs_event.c ---- */
 void mg_listeners_tell(mg_jobs *jobs, const char *id, const char *type, int64_t sequence, const char *data);

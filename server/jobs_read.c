@@ -190,7 +190,7 @@ static void on_front(void *ctx, const struct mg_store_result *result)
     if (refuse(call, result))
         return;
     mg_writer_init(&w);
-    mg_front_write(&w, result->job, result->points, result->n_points);
+    mg_front_write(&w, result);
     finish_with(call, &w, result->job, "-front");
 }
 

@@ -287,8 +287,7 @@ static void write_claims(struct mg_writer *w, const struct mg_store_timings *t)
     mg_write_end_object(w);
 }
 
-/* The small body as an object whose members are among `known`; NULL after a problem was replied. */
-static json_t *read_body(struct mg_request *req, const char *const *known)
+json_t *mg_route_body(struct mg_request *req, const char *const *known)
 {
     size_t size;
     const char *body = mg_request_body(req, &size), *key;
@@ -325,7 +324,7 @@ void mg_route_timings_claims(struct mg_request *req)
     if (!has_store(req))
         return;
     static const char *const known[] = {"agent", "max", "seconds", NULL};
-    json_t *root = read_body(req, known);
+    json_t *root = mg_route_body(req, known);
     if (!root)
         return;
     json_int_t max = json_integer_value(json_object_get(root, "max"));
@@ -359,7 +358,7 @@ void mg_route_timings_revoke(struct mg_request *req)
     if (!has_store(req))
         return;
     static const char *const known[] = {"agent", "token", "host", "since", NULL};
-    json_t *root = read_body(req, known);
+    json_t *root = mg_route_body(req, known);
     const char *by = NULL;
     int named = 0;
     if (!root)
@@ -422,7 +421,7 @@ void mg_route_agents_post(struct mg_request *req)
     if (!has_store(req))
         return;
     static const char *const known[] = {"agent", "class", "host", "version", "uuid", "state", "canary_s", NULL};
-    json_t *root = read_body(req, known);
+    json_t *root = mg_route_body(req, known);
     struct mg_arena arena;
     struct mg_error err = {0};
     if (!root)

@@ -13,6 +13,10 @@
 #include "server/routes.def"
 #undef ROUTE
 
+/* The small body as an object whose members are among `known`, texts of at most 200 bytes; NULL after a problem was
+ * replied. */
+struct json_t *mg_route_body(struct mg_request *req, const char *const *known);
+
 /* As mg_request_answer, for replies that make a job: adds Location and Retry-After. */
 void mg_route_answer_created(void *context, struct mg_reply *reply);
 

@@ -12,6 +12,7 @@ static const char *const outcomes[] = {NULL, "met", "not_met", "infeasible", "fr
 static const char *const stops[] = {NULL, "evaluations", "seconds", "exhausted", "cancelled", "deadline"};
 static const char *const sorts[] = {"created", "peak", "saving", "duration"};
 static const char *const kinds[] = {"original", "front", "baseline"};
+static const char *const measured[] = {"wanted", "measuring", "done", "failed"};
 static const char *const codes[] = {"ok", "not-found", "conflict", "gone",    "invalid", "busy",   "full",
                                     "io", "corrupt",   "locked",   "version", "network", "closed", "internal"};
 
@@ -83,4 +84,14 @@ int mg_point_kind_parse(const char *name)
 const char *mg_store_code_name(enum mg_store_code code)
 {
     return codes[code];
+}
+
+const char *mg_measured_state_name(enum mg_measured_state state)
+{
+    return measured[state];
+}
+
+int mg_measured_state_parse(const char *name)
+{
+    return find(measured, COUNT(measured), name);
 }

@@ -121,25 +121,37 @@ static void plan_gone(struct mg_op *op, struct mg_db *db, const struct mg_store_
     }
 }
 
+const struct mg_store_point *mg_point_find(struct mg_op *op, struct mg_db *db, const char *id, const char *which,
+                                           const struct mg_store_job **job)
+{
+    size_t n;
+    which = which ? which : "";
+    *job = mg_job_find(op, db, id);
+    if (!*job) {
+        return NULL;
+    }
+    const struct mg_store_point *point = read_points(op, db, point_named(db, *job, which), &n);
+    if (n == 0 || !point->plan[0]) {
+        mg_op_fail(op, MG_STORE_NOT_FOUND, "job %s has no plan %s", (*job)->id, which);
+        return NULL;
+    }
+    if (point->replaced_by) {
+        plan_gone(op, db, *job, point);
+    }
+    return point;
+}
+
 void mg_op_run_get_plan(struct mg_op *op, struct mg_db *db)
 {
-    const char *which = op->args.text ? op->args.text : "";
-    const struct mg_store_job *job = mg_job_find(op, db, op->args.id);
-    size_t n;
-    if (!job) {
-        return;
-    }
-    struct mg_store_point *point = read_points(op, db, point_named(db, job, which), &n);
-    if (n == 0 || !point->plan[0]) {
-        mg_op_fail(op, MG_STORE_NOT_FOUND, "job %s has no plan %s", job->id, which);
+    const struct mg_store_job *job;
+    const struct mg_store_point *point = mg_point_find(op, db, op->args.id, op->args.text, &job);
+    if (!point) {
         return;
     }
     op->result.job = job;
     op->result.points = point;
     op->result.n_points = 1;
-    if (point->replaced_by) {
-        plan_gone(op, db, job, point);
-    } else if (!take_blob(op, db, MG_BIND(db, GET_PLAN, mg_int(job->number), mg_text(point->plan)))) {
+    if (mg_op_ok(op, db) && !take_blob(op, db, MG_BIND(db, GET_PLAN, mg_int(job->number), mg_text(point->plan)))) {
         mg_op_fail(op, MG_STORE_NOT_FOUND, "plan %s is not stored", point->plan);
     }
     op->result.text = point->plan;
@@ -150,6 +162,7 @@ void mg_op_run_get_front(struct mg_op *op, struct mg_db *db)
     const struct mg_store_job *job = op->result.job = mg_job_find(op, db, op->args.id);
     if (job) {
         op->result.points = read_points(op, db, MG_BIND(db, FRONT, mg_int(job->number)), &op->result.n_points);
+        op->result.measured = mg_measured_of(op, db, job->number, NULL, &op->result.n_measured);
     }
 }
 

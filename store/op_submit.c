@@ -250,6 +250,7 @@ void mg_op_run_reuse(struct mg_op *op, struct mg_db *db)
     struct mg_val to = mg_int(job->number), from = mg_int(source->number);
     MG_RUN(db, REUSE_PLANS, to, from);
     MG_RUN(db, REUSE_POINTS, to, from);
+    MG_RUN(db, REUSE_MEASURED, to, from);
     job->state = MG_JOB_SUCCEEDED;
     job->outcome = source->outcome;
     job->stopped_by = source->stopped_by;

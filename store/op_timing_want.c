@@ -102,31 +102,40 @@ static struct want_row *find_again(struct mg_op *op, struct mg_db *db, int64_t c
     return rows;
 }
 
-static void read_agent_class(struct mg_op *op, sqlite3_stmt *stmt, struct mg_timing_class *class)
+/* `out` may be NULL. */
+static bool find_agent(struct mg_op *op, struct mg_db *db, int64_t *agent, int64_t *class, struct mg_timing_class *out)
 {
-    class->id = mg_op_column(op, stmt, 3);
-    class->model = mg_op_column(op, stmt, 4);
-    class->key = mg_op_column(op, stmt, 5);
+    sqlite3_stmt *stmt = MG_BIND(db, AGENT_BY_NAME, mg_text(op->args.name));
+    if (!mg_db_row(db, stmt)) {
+        mg_op_fail(op, MG_STORE_NOT_FOUND, "no agent %s", op->args.name);
+        return false;
+    }
+    const char *token = (const char *)sqlite3_column_text(stmt, 1);
+    bool ours = op->args.flag || !token || !*token || strcmp(token, op->args.token ? op->args.token : "") == 0;
+    *agent = sqlite3_column_int64(stmt, 0);
+    *class = sqlite3_column_int64(stmt, 2);
+    if (out) {
+        *out =
+            (struct mg_timing_class){mg_op_column(op, stmt, 3), mg_op_column(op, stmt, 4), mg_op_column(op, stmt, 5)};
+    }
+    mg_db_end(stmt);
+    if (!ours) {
+        mg_op_fail(op, MG_STORE_CONFLICT, "the agent %s belongs to another token", op->args.name);
+    }
+    return ours;
+}
+
+bool mg_timing_agent_of(struct mg_op *op, struct mg_db *db, int64_t *agent, int64_t *class)
+{
+    return find_agent(op, db, agent, class, NULL);
 }
 
 void mg_op_run_claim_timings(struct mg_op *op, struct mg_db *db)
 {
     struct mg_store_timings *answer = MG_NEW(&op->arena, struct mg_store_timings);
     int64_t now = mg_store_now(op->store), agent, class;
-    sqlite3_stmt *stmt = MG_BIND(db, AGENT_BY_NAME, mg_text(op->args.name));
     op->result.timings = answer;
-    if (!mg_db_row(db, stmt)) {
-        mg_op_fail(op, MG_STORE_NOT_FOUND, "no agent %s", op->args.name);
-        return;
-    }
-    const char *token = (const char *)sqlite3_column_text(stmt, 1);
-    bool ours = op->args.flag || !token || !*token || strcmp(token, op->args.token) == 0;
-    agent = sqlite3_column_int64(stmt, 0);
-    class = sqlite3_column_int64(stmt, 2);
-    read_agent_class(op, stmt, &answer->class);
-    mg_db_end(stmt);
-    if (!ours) {
-        mg_op_fail(op, MG_STORE_CONFLICT, "the agent %s belongs to another token", op->args.name);
+    if (!find_agent(op, db, &agent, &class, &answer->class)) {
         return;
     }
     size_t n;

@@ -250,5 +250,34 @@ static const char SCHEMA_2[] =
     "  signatures BLOB NOT NULL"
     ") STRICT, WITHOUT ROWID;";
 
-const char *const mg_store_migrations[] = {SCHEMA_1, SCHEMA_2};
+/* Plans measured as wholes. `models`: on which devices, names and "class:<hash>"; []: any. */
+static const char SCHEMA_3[] =
+    "CREATE TABLE measured ("
+    "  id INTEGER PRIMARY KEY AUTOINCREMENT,"
+    "  job INTEGER NOT NULL REFERENCES jobs (number) ON DELETE CASCADE,"
+    "  plan TEXT NOT NULL CHECK (length(plan) = 16),"
+    "  models TEXT NOT NULL CHECK (json_valid(models)),"
+    "  asked_by TEXT NOT NULL,"
+    "  asked_at INTEGER NOT NULL,"
+    "  state TEXT NOT NULL CHECK (state IN ('wanted','measuring','done','failed')),"
+    "  attempts INTEGER NOT NULL DEFAULT 0,"
+    "  agent INTEGER REFERENCES timing_agents (id),"
+    "  class INTEGER REFERENCES timing_classes (id),"
+    "  lease_until INTEGER NOT NULL DEFAULT 0,"
+    "  host TEXT NOT NULL DEFAULT '',"
+    "  reason TEXT NOT NULL DEFAULT '',"
+    "  at INTEGER NOT NULL DEFAULT 0,"
+    "  runs INTEGER NOT NULL DEFAULT 0,"
+    "  latency_s REAL NOT NULL DEFAULT 0,"
+    "  mad_s REAL NOT NULL DEFAULT 0,"
+    "  operators_s REAL NOT NULL DEFAULT 0,"
+    "  peak INTEGER NOT NULL DEFAULT 0,"
+    "  arena INTEGER NOT NULL DEFAULT 0,"
+    "  host_bytes INTEGER NOT NULL DEFAULT 0,"
+    "  busy INTEGER NOT NULL DEFAULT 0 CHECK (busy IN (0, 1))"
+    ") STRICT;"
+    "CREATE INDEX measured_job ON measured (job, plan);"
+    "CREATE INDEX measured_open ON measured (id) WHERE state IN ('wanted','measuring');";
+
+const char *const mg_store_migrations[] = {SCHEMA_1, SCHEMA_2, SCHEMA_3};
 const int mg_store_version = (int)(sizeof mg_store_migrations / sizeof *mg_store_migrations);

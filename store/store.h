@@ -236,6 +236,7 @@ struct mg_store_op_stats {
 };
 
 struct mg_store_timings; /* timings.h */
+struct mg_measured;      /* measured.h */
 
 struct mg_store_result {
     enum mg_store_code code;
@@ -255,6 +256,8 @@ struct mg_store_result {
     const struct mg_store_stats *stats;
     int64_t count;                          /* expire: jobs removed */
     const struct mg_store_timings *timings; /* operations of timings.h */
+    const struct mg_measured *measured;     /* get_front and operations of measured.h */
+    size_t n_measured;
 };
 typedef void mg_store_cb(void *ctx, const struct mg_store_result *result);
 

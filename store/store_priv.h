@@ -7,6 +7,7 @@
 #include <sqlite3.h>
 
 #include "base/arena.h"
+#include "store/measured.h"
 #include "store/store.h"
 #include "store/timings.h"
 
@@ -136,6 +137,7 @@ struct mg_op_args {
     const struct mg_timing_want *wants;
     size_t n_wants;
     const struct mg_timing_query *timing_query;
+    const struct mg_measured *measured;
 };
 
 struct mg_op {
@@ -214,7 +216,15 @@ void mg_job_state_events(struct mg_op *op, struct mg_db *db, const struct mg_sto
 void mg_job_labels(struct mg_db *db, int64_t number, const char *labels);
 void mg_job_remove(struct mg_op *op, struct mg_db *db, const struct mg_store_job *job);
 void mg_points_save(struct mg_op *op, struct mg_db *db, int64_t number, const struct mg_store_points *points);
+/* The point of a job that `which` names (as mg_store_get_plan says), and the job; fails as NOT_FOUND or GONE. */
+const struct mg_store_point *mg_point_find(struct mg_op *op, struct mg_db *db, const char *id, const char *which,
+                                           const struct mg_store_job **job);
+/* plan NULL: of all */
+const struct mg_measured *mg_measured_of(struct mg_op *op, struct mg_db *db, int64_t job, const char *plan, size_t *n);
 /* ---- timings: shared by op_timing_*.c ---- */
+/* The agent args.name as number, and its class; false, with the operation failed, if there is none or it belongs to
+ * another token than args.token (args.flag: may be anybody's). */
+bool mg_timing_agent_of(struct mg_op *op, struct mg_db *db, int64_t *agent, int64_t *class);
 /* The first column of the only row, or `none`. */
 int64_t mg_timing_number(struct mg_db *db, sqlite3_stmt *stmt, int64_t none);
 int64_t mg_timing_class_number(struct mg_op *op, struct mg_db *db, const struct mg_timing_class *class);

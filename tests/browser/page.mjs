@@ -1,8 +1,10 @@
 // The page as a person uses it: start with an empty store, submit, watch, choose a point, look at both
 // timelines; by mouse and by keyboard, light and dark, wide and narrow; and what goes wrong.
 import assert from "node:assert/strict";
+import {execFile} from "node:child_process";
 import {readFileSync, writeFileSync} from "node:fs";
 import {join} from "node:path";
+import {promisify} from "node:util";
 import {Checks, Daemon, openBrowser, scratch, until, watch} from "./lib.mjs";
 
 const dir = scratch();
@@ -183,6 +185,20 @@ await checks.check("a plan is downloaded", async () => {
     const file = join(dir, "plan.json");
     await download.saveAs(file);
     assert.equal(JSON.parse(readFileSync(file, "utf8")).format, "magis-plan/1");
+});
+
+await checks.check("a plan is modelled until an agent has measured it as a whole", async () => {
+    await page.locator("button[data-plan]").nth(1).click();
+    await until("two timelines", async () => await page.locator(".timeline").count() === 2);
+    assert.match(await text("#plan-basis"), /modelled/);
+    await page.click("#do-measure");
+    await until("it waits", async () => /waits for an agent/.test(await text("#plan-basis")));
+    await promisify(execFile)(process.env.MAGISD ?? "build/magisd", ["agent", "--server", daemon.url, "--device", "cpu", "--once"]);
+    await until("it is measured", async () => /Measured as a whole on /.test(await text("#plan-basis")));
+    const measured = (await api(`/jobs/${job}/pareto`)).pareto.find((p) => p.measured);
+    assert.equal(measured.plan, await chosen());
+    assert.equal(measured.measured.peak_bytes, measured.peak_bytes);
+    assert.ok((await text("tr.chosen")).includes(measured.measured.device));
 });
 
 await checks.check("dark by the system, and by the button", async () => {

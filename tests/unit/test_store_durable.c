@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "store/measured.h"
 #include "store/store_priv.h"
 #include "store_util.h"
 
@@ -787,6 +788,27 @@ Test(store_durable, file_of_version_1_opens)
     cr_assert_eq(DO(&f, get_work, A)->blob_size, sizeof GRAPH_TEXT - 1);
     cr_assert_eq(DO(&f, get_events, A, (int64_t)0, 100)->n_events, 5);
     cr_assert_eq(DO(&f, claim, B, 0)->code, MG_STORE_OK);
+}
+
+/* Two jobs of version 1, and six timings measured by the agent "fixture". */
+Test(store_durable, file_of_version_2_opens)
+{
+    char path[128];
+    struct mg_db db;
+    path_in(path, sizeof path, "store.db");
+    copy_file("tests/data/store/v2.db", path);
+    open_ok();
+    cr_assert_eq(DO(&f, get_job, A)->job.best_peak, 300);
+    cr_assert_eq(DO(&f, want_measured, A, "best", "[]", "me")->code, MG_STORE_OK);
+    cr_assert_eq(DO(&f, claim_measured, "fixture", "", false)->code, MG_STORE_OK);
+    mg_store_close(f.store);
+    f.store = NULL;
+    memset(&db, 0, sizeof db);
+    cr_assert_eq(mg_db_open(&db, path, MG_DB_WRITER), MG_STORE_OK);
+    cr_expect_eq(mg_db_pragma(&db, "PRAGMA user_version"), mg_store_version);
+    cr_expect_eq(mg_db_pragma(&db, "SELECT count(*) FROM timing_rows WHERE valid_from = 1"), 6);
+    cr_expect_eq(mg_db_pragma(&db, "SELECT count(*) FROM measured WHERE state = 'measuring'"), 1);
+    mg_db_close(&db);
 }
 
 static void open_db(struct mg_db *db, const char *path)

@@ -5,7 +5,7 @@ import {bytes, change, plural, time} from "./format.js";
 import {asProblem, problemCard} from "./problem.js";
 import {KIND_COLOURS, TimelineChart} from "./timeline_chart.js";
 import {momentsOf, total} from "./timeline_data.js";
-import {axisWords, groupHot, planWords} from "./words.js";
+import {axisWords, basisWords, groupHot, measuringWords, planWords} from "./words.js";
 
 const MOST_ROWS = 12;
 const SAMPLES = 12;
@@ -124,8 +124,8 @@ function downloads(id, point) {
 // ---- together ----
 
 export class PlanView {
-    constructor(box, id, onReplaced) {
-        Object.assign(this, {box, id, onReplaced, charts: [], cache: new Map(), batch: null});
+    constructor(box, id, onReplaced, onMeasuring) {
+        Object.assign(this, {box, id, onReplaced, onMeasuring, charts: [], cache: new Map(), batch: null});
         this.stop = new AbortController();
     }
 
@@ -147,8 +147,10 @@ export class PlanView {
     }
 
     async show(point, series) {
-        if (this.shown === point.plan)
+        if (this.shown === point.plan) {
+            this.drawBasis(point);
             return;
+        }
         this.shown = point.plan;
         this.box.setAttribute("aria-busy", "true");
         try {
@@ -207,7 +209,34 @@ export class PlanView {
                 isOriginal ? null : h("span", {class: "faint"}, ` · arena ${bytes(point.arena_bytes)}`)),
             h("p", {id: "plan-words"}, isOriginal ? "Every operator once, in the order of the graph, each value freed after its last reader: "
                 + "what an eager framework does." : planWords(chosen, this.batch, point.memory_ratio < 1)),
-            isOriginal ? null : doesCard(chosen, this.batch));
+            this.basis = this.basisLine(point), isOriginal ? null : doesCard(chosen, this.batch));
+    }
+
+    // Modelled, priced or measured; and a button that asks for more.
+    basisLine(point) {
+        const open = point.measuring === "wanted" || point.measuring === "measuring";
+        const ask = async (event) => {
+            event.currentTarget.disabled = true;
+            try {
+                await api(`/jobs/${this.id}/plans/${point.plan}/measure`, {method: "POST", json: {device: "any"}});
+                this.onMeasuring();
+            } catch (error) {
+                toast(error.detail ?? String(error), true);
+                this.drawBasis(point);
+            }
+        };
+        return h("p", {id: "plan-basis", class: "faint"}, basisWords(point), " ", measuringWords(point), " ",
+            open || !point.basis ? null : h("button", {type: "button", class: "link", id: "do-measure", onclick: ask},
+                point.measured ? "Measure it again" : "Measure it on a device"));
+    }
+
+    drawBasis(point) {
+        if (!this.basis?.isConnected)
+            return;
+        const line = this.basisLine(point);
+        this.basis.replaceWith(line);
+        this.basis = line;
+        this.drawn[0] = point;
     }
 
     destroy() {

@@ -12,6 +12,7 @@ import {priceWords} from "./words.js";
 
 const STOPPED = {evaluations: "all states of the budget were evaluated", seconds: "the time was used up",
     exhausted: "nothing was left to try", cancelled: "it was cancelled", deadline: "the deadline came"};
+const LOOK_AGAIN_MS = 3000;
 
 // ---- pieces ----
 
@@ -115,7 +116,7 @@ class RunPage {
                 h("span", {class: "faint"}, "Choose a point, or use the arrow keys")),
             this.frontBox, this.frontTable);
         this.planBox = h("div", {class: "stack", id: "plan"});
-        this.plan = new PlanView(this.planBox, id, (plan) => this.replaced(plan));
+        this.plan = new PlanView(this.planBox, id, (plan) => this.replaced(plan), () => this.refreshSoon());
         this.asked = h("div");
         fill(main, this.head, this.trouble, this.status, this.frontCard, this.planBox, this.asked);
     }
@@ -200,6 +201,14 @@ class RunPage {
         this.chart.update(pareto, limitsOf(this.job, this.request));
         this.keepChoice();
         this.drawTable();
+        this.lookAgain([pareto.original, ...pareto.pareto, ...pareto.baselines.flatMap((b) => b.points)]);
+    }
+
+    // An agent's answer is no event of the job: while one is awaited the front is read again.
+    lookAgain(points) {
+        clearTimeout(this.later);
+        if (points.some((p) => p.measuring === "wanted" || p.measuring === "measuring"))
+            this.later = setTimeout(() => this.refreshSoon(), LOOK_AGAIN_MS);
     }
 
     // Until a point is chosen the best one is shown, whichever that is by now. A chosen one that has
@@ -212,9 +221,14 @@ class RunPage {
             this.choose(best ?? pareto.original, best ? "front" : "original", false);
         else if (same)
             this.choose(same, "front", false);
+        else if (this.series === "original")
+            this.choose(pareto.original, "original", false);
         else if (this.series === "front")
             this.choose(pareto.pareto.filter((p) => p.latency_s <= this.choice.latency_s).at(-1) ?? best ?? pareto.original,
                 best ? "front" : "original", false);
+        else
+            this.choose(pareto.baselines.find((b) => b.name === this.series)?.points.find((p) => p.plan === this.choice?.plan)
+                ?? this.choice, this.series, false);
     }
 
     choose(point, series, byHand) {
@@ -303,6 +317,7 @@ class RunPage {
 
     leave() {
         this.stop.abort();
+        clearTimeout(this.later);
         this.chart?.destroy();
         this.plan.destroy();
     }

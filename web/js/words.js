@@ -1,5 +1,5 @@
 // What a plan does, in words: from the timeline's lists of regions, recomputed and swapped.
-import {bytes, plural} from "./format.js";
+import {bytes, plural, time} from "./format.js";
 
 // Axes are named by the operator's form: d0 is dimension 0 of an elementwise result, b0 a batch
 // dimension of a product, i0 that of the indices of a look-up, m rows, n the samples of a convolution, ...
@@ -93,4 +93,23 @@ export function priceWords(prices, operators) {
     const number = (share) => Math.round(share * operators);
     return `times: ${number(1 - measured - scaled)} of ${operators} operators modelled, ${number(scaled)} scaled from measured ones, `
         + `${number(measured)} measured`;
+}
+
+// What is known of a point's time, in a word and in a sentence.
+export const BASIS = {model: "modelled", operators: "priced", measured: "measured"};
+
+export function basisWords(point) {
+    const m = point.measured;
+    if (m)
+        return `Measured as a whole on ${m.device}: ${time(m.latency_s)} (${plural(m.runs, "run")}, ± ${time(m.mad_s)}`
+            + `${m.busy ? ", others used the device" : ""}), peak ${bytes(m.peak_bytes)}; predicted ${time(point.latency_s)}`
+            + `${m.sum_of_operators_s ? `, its operators alone take ${time(m.sum_of_operators_s)} there` : ""}.`;
+    return point.basis === "operators" ? "Its time is priced from measured operators; the plan as a whole was not measured."
+        : "Its time is modelled from the device's profile, not measured.";
+}
+
+const MEASURING = {wanted: "waits for an agent with such a device", measuring: "is being measured", failed: "could not be measured"};
+
+export function measuringWords(point) {
+    return MEASURING[point.measuring] ? `It ${MEASURING[point.measuring]}.` : null;
 }

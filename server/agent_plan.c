@@ -1,0 +1,150 @@
+/* A plan executed as a whole because somebody asked for it: claim, fetch graph and plan, run, answer.
+ *
+ * A plan is tried again where the canary says that others used the device; after that it is answered as measured on a
+ * busy one. Whatever stands in the way is an answer too, so that nobody waits for it. An agent that dies meanwhile gets
+ * the plan back when it claims again. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/formats.h"
+#include "server/agent.h"
+#include "server/device_run.h"
+#include "server/fill.h"
+
+enum { TRIES = 3, SEED = 1 };
+static const double PATIENCE_S = 20; /* after so long it is not tried again */
+
+struct work {
+    struct mg_agent *agent;
+    int64_t number;
+    const char *job, *plan;
+    char *texts[2]; /* graph, plan */
+    size_t sizes[2];
+    struct mg_arena arena;
+    struct mg_device_run run;
+    bool busy;
+};
+
+/* True: fetched. Else `reason`, "" where the daemon does not answer. */
+static bool fetch(struct work *w, char *reason, size_t room)
+{
+    char path[2][96];
+    snprintf(path[0], sizeof path[0], "/jobs/%.20s/graph?format=json", w->job);
+    snprintf(path[1], sizeof path[1], "/jobs/%.20s/plans/%.20s?format=json", w->job, w->plan);
+    for (int i = 0; i < 2; i++) {
+        int status;
+        char *why;
+        w->texts[i] = mg_agent_fetch(w->agent, path[i], &w->sizes[i], &status, &why);
+        if (w->texts[i])
+            continue;
+        bool gone = status == 404 || status == 410;
+        snprintf(reason, room, "%s", gone ? why : "");
+        if (!gone)
+            fprintf(stderr, "magisd agent: %s: %s\n", path[i], why);
+        free(why);
+        return false;
+    }
+    return true;
+}
+
+static enum mg_code execute(struct work *w, const struct mg_graph *g, const struct mg_plan *plan, double *const *given,
+                            struct mg_error *err)
+{
+    struct mg_engine *engine;
+    double **results = MG_NEW_ARRAY(&w->arena, double *, g->value_count);
+    enum mg_code code = mg_engine_open(w->agent->device, &engine, err);
+    if (code != MG_OK)
+        return code;
+    double before = mg_agent_canary(w->agent, engine);
+    code = mg_device_run(engine, g, plan, SEED, given, results, &w->arena, &w->run, err);
+    double after = mg_agent_canary(w->agent, engine);
+    mg_engine_close(engine);
+    w->busy = mg_agent_is_slow(w->agent, before) || mg_agent_is_slow(w->agent, after);
+    return code;
+}
+
+static enum mg_code measure(void *context, struct mg_error *err)
+{
+    struct work *w = context;
+    struct mg_graph *g;
+    struct mg_plan *plan;
+    struct mg_training training;
+    bool has_training;
+    enum mg_code code = mg_graph_read(w->texts[0], w->sizes[0], &w->arena, &g, &training, &has_training, err);
+    if (code == MG_OK)
+        code = mg_graph_normalise(g, &w->arena, &g, err);
+    if (code == MG_OK)
+        code = mg_plan_read(g, w->texts[1], w->sizes[1], &w->arena, &plan, err);
+    if (code != MG_OK)
+        return code;
+    double **given = mg_fill_values(g, NULL, MG_FILL_NORMAL, SEED, &w->arena);
+    double until = mg_measure_clock() + PATIENCE_S;
+    for (int tries = 0; tries == 0 || (tries < TRIES && code == MG_OK && w->busy && mg_measure_clock() < until);
+         tries++) {
+        struct mg_arena_mark mark = mg_arena_mark(&w->arena);
+        code = execute(w, g, plan, given, err);
+        mg_arena_rewind(&w->arena, mark);
+    }
+    return code;
+}
+
+static json_t *answer_of(const struct work *w, const char *reason)
+{
+    const struct mg_device_run *run = &w->run;
+    json_t *root = json_pack("{s:s, s:s, s:I, s:s}", "agent", w->agent->name, "host", w->agent->host, "number",
+                             (json_int_t)w->number, "state", reason ? "failed" : "done");
+    if (reason) {
+        json_object_set_new(root, "reason", json_stringn(reason, strlen(reason) > 200 ? 200 : strlen(reason)));
+        return root;
+    }
+    json_object_set_new(root, "runs", json_integer(run->timing.n));
+    json_object_set_new(root, "latency_s", json_real(run->seconds));
+    json_object_set_new(root, "mad_s", json_real(run->timing.mad_s));
+    if (isfinite(run->predicted_s))
+        json_object_set_new(root, "sum_of_operators_s", json_real(run->predicted_s));
+    json_object_set_new(root, "peak_bytes", json_integer((json_int_t)run->facts.peak_bytes));
+    json_object_set_new(root, "arena_bytes", json_integer((json_int_t)run->facts.arena_bytes));
+    json_object_set_new(root, "host_bytes", json_integer((json_int_t)run->facts.host_bytes));
+    json_object_set_new(root, "busy", json_boolean(w->busy));
+    return root;
+}
+
+static bool work_on(struct work *w)
+{
+    char reason[200];
+    json_t *answer;
+    struct mg_error err = {0};
+    bool failed = !fetch(w, reason, sizeof reason);
+    if (failed && !*reason)
+        return false;
+    mg_arena_init(&w->arena, SIZE_MAX);
+    if (!failed && mg_arena_guard(&w->arena, measure, w, &err) != MG_OK) {
+        failed = true;
+        snprintf(reason, sizeof reason, "%.190s", err.code == MG_ERR_NOMEM ? "out of memory" : err.message);
+    }
+    mg_arena_release(&w->arena);
+    bool good = mg_agent_post(w->agent, "/measurements", answer_of(w, failed ? reason : NULL), &answer);
+    w->agent->plans += good && !failed;
+    json_decref(answer);
+    return good;
+}
+
+bool mg_agent_plan(struct mg_agent *a, bool *worked)
+{
+    json_t *answer;
+    bool good = mg_agent_post(a, "/measurements/claims", json_pack("{s:s}", "agent", a->name), &answer);
+    const json_t *wish = json_object_get(answer, "measurement");
+    struct work w = {.agent = a,
+                     .number = json_integer_value(json_object_get(wish, "number")),
+                     .job = json_string_value(json_object_get(wish, "job")),
+                     .plan = json_string_value(json_object_get(wish, "plan"))};
+    *worked = good && w.job && w.plan;
+    if (*worked)
+        good = work_on(&w);
+    free(w.texts[0]);
+    free(w.texts[1]);
+    json_decref(answer);
+    return good;
+}

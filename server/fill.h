@@ -1,0 +1,14 @@
+/* Numbers for the weights and inputs of a graph that is to be executed. */
+#ifndef MG_SERVER_FILL_H
+#define MG_SERVER_FILL_H
+
+#include "formats/onnx.h"
+#include "graph/graph.h"
+
+enum mg_fill { MG_FILL_NORMAL, MG_FILL_LCG, MG_FILL_ZEROS };
+int mg_fill_parse(const char *name); /* normal, lcg, zeros; else -1 */
+/* By value, NULL where it is computed; `model` may be NULL: initialisers have its data. Inside a guard on `arena`. */
+double **mg_fill_values(const struct mg_graph *g, const struct mg_onnx_model *model, enum mg_fill fill, uint64_t seed,
+                        struct mg_arena *arena);
+
+#endif

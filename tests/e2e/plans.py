@@ -1,0 +1,182 @@
+"""Plans measured as wholes: asked for by people, executed by agents, shown by the front; nothing is lost on the way."""
+import os
+import signal
+import subprocess
+import time
+
+from libe2e import MAGISD, Daemon, Tests
+
+SEARCH = {"zoo": {"model": "mlp", "batch": 2048, "hidden": 256}, "training": {"loss": "mse", "optimizer": "sgd"},
+          "device": "rtx3090", "budget": {"evaluations": 200}}
+
+
+def start_agent(name, *more, device="cpu", **environment):
+    return subprocess.Popen([MAGISD, "agent", "--server", "http://" + daemon.address, "--device", device, "--name", name,
+                             "--duty", "100", *more], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                            env={**os.environ, **environment})
+
+
+def run_agent(name, *more, **others):
+    agent = start_agent(name, "--once", *more, **others)
+    out, err = agent.communicate(timeout=120)
+    return agent.returncode, out, err
+
+
+def wait_until(what, seconds=60):
+    for _ in range(int(seconds * 20)):
+        value = what()
+        if value:
+            return value
+        time.sleep(0.05)
+    return None
+
+
+def front():
+    return daemon.get("/jobs/%s/pareto" % job["id"]).json
+
+
+def point(plan):
+    known = front()
+    return next(p for p in [known["original"]] + known["pareto"] if p["plan"] == plan)
+
+
+def measurements(plan):
+    return daemon.get("/jobs/%s/plans/%s/measure" % (job["id"], plan)).json["measurements"]
+
+
+def ask(plan, device="any"):
+    return daemon.post("/jobs/%s/plans/%s/measure" % (job["id"], plan), {"device": device})
+
+
+def setup(t):
+    global daemon, job
+    daemon = Daemon("--workers", "1")
+    job = daemon.post("/optimize?wait=60", SEARCH).json
+    t.equal("searched", job["state"], "succeeded")
+    t.check("several plans", len(front()["pareto"]) >= 3, front())
+
+
+def test_asking(t):
+    known = front()
+    t.equal("all modelled", {p["basis"] for p in known["pareto"] + [known["original"]]}, {"model"})
+    t.equal("nothing measured", [p["measured"] for p in known["pareto"]], [None] * len(known["pareto"]))
+    etag = daemon.get("/jobs/%s/pareto" % job["id"]).headers["ETag"]
+    wish = daemon.post("/jobs/%s/plans/best/measure" % job["id"], {})
+    t.check("a wish", wish.status == 202 and wish.json["state"] == "wanted" and wish.json["plan"] == job["best"]["plan"], wish)
+    t.equal("the devices of the profile", wish.json["devices"], daemon.get("/devices/rtx3090").json["profile"]["gpu_names"])
+    again = daemon.post("/jobs/%s/plans/best/measure" % job["id"], {})
+    t.equal("asked twice, wanted once", again.json["number"], wish.json["number"])
+    t.equal("the front says so", point(job["best"]["plan"])["measuring"], "wanted")
+    t.check("and is another one", daemon.get("/jobs/%s/pareto" % job["id"]).headers["ETag"] != etag)
+    t.equal("not by this agent", run_agent("wrong")[1].endswith(" 0 plans executed\n"), True)
+    t.equal("still wanted", measurements("best")[0]["state"], "wanted")
+    for path, body, status, problem in (("best", {"device": 3}, 422, "invalid-request"), ("best", {"x": 1}, 422, "invalid-request"),
+                                        ("99", {}, 404, "plan-not-found"), ("ffffffffffffffff", {}, 404, "plan-not-found")):
+        answer = daemon.request("POST", "/jobs/%s/plans/%s/measure" % (job["id"], path), body)
+        t.equal("%s %s" % (path, body), (answer.status, answer.problem), (status, problem))
+    t.equal("no such job", daemon.post("/jobs/aaaaaaaaaaaa/plans/best/measure", {}).status, 404)
+    t.equal("nobody knows it", daemon.post("/measurements/claims", {"agent": "nobody"}).status, 404)
+
+
+def test_measured(t):
+    for plan in ("best", "original"):
+        t.equal("asked", ask(plan).status, 202)
+    code, out, err = run_agent("one")
+    t.check("the agent ends well", code == 0 and out.endswith(" 2 plans executed\n"), (code, out, err))
+    for plan in (job["best"]["plan"], front()["original"]["plan"]):
+        p = point(plan)
+        m = p["measured"]
+        t.equal("measured", (p["basis"], m["state"], m["agent"]), ("measured", "done", "one"))
+        t.check("on a device", m["device"] and len(m["class"]) == 16 and m["host"], m)
+        t.check("times", m["runs"] >= 3 and m["latency_s"] > 0 and m["mad_s"] >= 0 and m["sum_of_operators_s"] > 0, m)
+        t.equal("the peak is what the plan says", m["peak_bytes"], p["peak_bytes"])
+        t.equal("and the arena", (m["arena_bytes"], m["host_bytes"]), (p["arena_bytes"], p["host_bytes"]))
+    t.equal("the others are as they were", sum(p["basis"] == "model" for p in front()["pareto"]) > 0, True)
+    agents = [a for a in daemon.get("/agents").json["agents"] if a["name"] == "one"]
+    wish = ask("1", "class:" + agents[0]["class"]["id"]).json
+    other = ask("1", "class:0123456789abcdef").json
+    run_agent("one")
+    states = {m["number"]: m["state"] for m in measurements("1")}
+    t.equal("a class is named", (states[wish["number"]], states[other["number"]]), ("done", "wanted"))
+
+
+def test_failed(t):
+    profile = dict(daemon.get("/devices/rtx3090").json["profile"], name="card", gpu_names=["model:rtx3090"])
+    t.equal("profile", daemon.request("PUT", "/devices/card", profile).status, 200)
+    t.equal("asked", ask("1", "model:rtx3090").status, 202)
+    code, out, err = run_agent("paper", device="model:rtx3090")
+    failed = [m for m in measurements("1") if m["devices"] == ["model:rtx3090"]][0]
+    t.check("what cannot run says why", code == 0 and failed["state"] == "failed" and failed["reason"], (code, err, failed))
+    answer = daemon.post("/measurements", {"agent": "one", "number": failed["number"], "state": "done", "latency_s": 1})
+    t.equal("not by another", (answer.status, answer.problem), (409, "conflict"))
+    for body, pointer in (({"number": 1, "state": "done"}, "/agent"), ({"agent": "one", "number": 1, "state": "new"}, "/state"),
+                          ({"agent": "one", "state": "failed"}, "/number"), ({"agent": "one", "number": 1, "state": "done"}, "/latency_s"),
+                          ({"agent": "one", "number": 1, "state": "done", "latency_s": 1, "peak_bytes": -1}, "/peak_bytes")):
+        answer = daemon.post("/measurements", body)
+        t.equal("wrong %s" % pointer, (answer.status, answer.json.get("pointer")), (422, pointer))
+
+
+def test_agent_killed(t):
+    """An agent that dies between claim and answer gets its plan back; what is answered twice is there once."""
+    number = ask("2").json["number"]
+    claim = daemon.post("/measurements/claims", {"agent": "one"}).json
+    t.equal("leased", (claim["measurement"]["number"], claim["measurement"]["state"]), (number, "measuring"))
+    t.equal("to nobody else", daemon.post("/measurements/claims", {"agent": "wrong"}).json["measurement"], None)
+    agent = start_agent("one")
+    t.check("picked up", wait_until(lambda: measurements("2")[0]["state"] == "done"), measurements("2"))
+    agent.kill()
+    agent.communicate()
+    done = measurements("2")[0]
+    again = daemon.post("/measurements", {"agent": "one", "number": number, "state": "done", "latency_s": 5})
+    t.equal("the first answer stands", (again.status, again.json["latency_s"]), (200, done["latency_s"]))
+
+
+def test_daemon_killed(t):
+    """kill -9 of the daemon while the agent works: the wish and every acknowledged answer are there."""
+    kept = {m["number"]: m for m in measurements("best") + measurements("1")}
+    wanted = [ask(str(k), "any").json["number"] for k in range(1, min(len(front()["pareto"]), 6))]
+    port = daemon.address
+    agent = start_agent("one", "--max-seconds", "60")
+    wait_until(lambda: any(m["state"] != "wanted" for m in measurements("1") if m["number"] in wanted))
+    for _ in range(3):
+        daemon.stop(signal.SIGKILL)
+        daemon.listen = port
+        time.sleep(0.3)
+        daemon.start()
+        now = {m["number"]: m for m in measurements("best") + measurements("1")}
+        t.check("what was acknowledged stays", all(now.get(n) == m for n, m in kept.items() if m["state"] == "done"))
+        time.sleep(0.5)
+    all_done = lambda: all(m["state"] == "done" for k in range(1, 6) for m in (measurements(str(k)) if k < len(front()["pareto"]) else [])
+                           if m["number"] in wanted)
+    t.check("all are measured in the end", wait_until(all_done), [measurements(str(k)) for k in (1, 2)])
+    agent.send_signal(signal.SIGTERM)
+    out, err = agent.communicate(timeout=100)
+    t.equal("the agent outlives the daemon", agent.returncode, 0)
+
+
+def test_reused(t):
+    other = daemon.post("/optimize?wait=60", SEARCH).json
+    known = daemon.get("/jobs/%s/pareto" % other["id"]).json
+    t.equal("reused", other["reused_from"], job["id"])
+    t.check("with what was measured", known["original"]["basis"] == "measured", known["original"])
+    t.equal("deleted with its job", daemon.request("DELETE", "/jobs/%s" % other["id"]).status, 204)
+
+
+def test_tokens(t):
+    made = lambda name, role: subprocess.run([MAGISD, "token", "add", name, "--role", role, "--data", daemon.data],
+                                             capture_output=True, text=True).stdout.strip()
+    reader, meter, writer = made("reader", "read"), made("meter", "measure"), made("writer", "submit")
+    path = "/jobs/%s/plans/1/measure" % job["id"]
+    bearer = lambda token: {"Authorization": "Bearer " + token}
+    t.equal("a reader may look", daemon.request("GET", path, headers=bearer(reader)).status, 200)
+    t.equal("but not ask", daemon.request("POST", path, {}, headers=bearer(reader)).status, 403)
+    t.equal("who submits may ask", daemon.request("POST", path, {"device": "any"}, headers=bearer(writer)).status, 202)
+    t.equal("but not claim", daemon.request("POST", "/measurements/claims", {"agent": "x"}, headers=bearer(writer)).status, 403)
+    code, out, err = run_agent("metered", MAGISD_TOKEN=meter)
+    t.check("an agent with its token measures", code == 0 and out.endswith(" 1 plans executed\n"), (code, out, err))
+
+
+tests = Tests()
+tests.run(setup, test_asking, test_measured, test_failed, test_agent_killed, test_daemon_killed, test_reused, test_tokens)
+tests.equal("stops", daemon.close(), 0)
+tests.end()
