@@ -77,35 +77,35 @@ static inline struct touch touch_step(uint64_t *due, const uint64_t *bytes, cons
 }
 
 /* The same by the rows, whatever their lengths. */
-static struct touch touch_rows(uint64_t *due, const struct mg_scheme *l, uint32_t op, uint64_t in_place)
+static struct touch touch_rows(uint64_t *due, const struct mg_scheme *scheme, uint32_t op, uint64_t in_place)
 {
-    const struct mg_rows *reads = &l->p->reads, *defs = &l->defs, *reuse = &l->reuse;
+    const struct mg_rows *reads = &scheme->p->reads, *defs = &scheme->defs, *reuse = &scheme->reuse;
     uint64_t shared = 0;
     for (uint32_t i = reuse->start[op]; i < reuse->start[op + 1] && shared == 0; i++)
         shared = due[reuse->item[i]];
-    struct touch t = {0, 0, l->steps[op].temp - (shared & in_place)};
+    struct touch t = {0, 0, scheme->steps[op].temp - (shared & in_place)};
     t.added = make_all_live(due, &reads->item[reads->start[op]], reads->start[op + 1] - reads->start[op]);
-    end_all(due, l->bytes, &defs->item[defs->start[op]], defs->start[op + 1] - defs->start[op], &t);
+    end_all(due, scheme->bytes, &defs->item[defs->start[op]], defs->start[op + 1] - defs->start[op], &t);
     return t;
 }
 
 /* A store's or load's, or those of a region's bounds. */
-static struct touch touch_other(struct mg_evaluator *e, const struct mg_scheme *l, mg_word word, bool *copied)
+static struct touch touch_other(struct mg_evaluator *e, const struct mg_scheme *scheme, mg_word word, bool *copied)
 {
     struct touch t = {0, 0, 0};
     uint32_t x = mg_word_index(word);
-    const struct mg_scheme_region *region = &l->regions[x];
+    const struct mg_scheme_region *region = &scheme->regions[x];
     switch (mg_word_kind(word)) {
     case MG_WORD_LOAD:
         *copied = true;
-        end_root(e->due, l->bytes, x, &t);
+        end_root(e->due, scheme->bytes, x, &t);
         break;
     case MG_WORD_STORE:
         *copied = true;
         t.added = make_live(e->due, x);
         if (e->hosted[x] != e->host_round) {
             e->hosted[x] = e->host_round;
-            e->host += l->host[x];
+            e->host += scheme->host[x];
         }
         break;
     case MG_WORD_END:
@@ -114,17 +114,17 @@ static struct touch touch_other(struct mg_evaluator *e, const struct mg_scheme *
         *copied = *copied && region->depth > 0;
         break;
     default:
-        end_all(e->due, l->bytes, region->outputs, region->output_count, &t);
+        end_all(e->due, scheme->bytes, region->outputs, region->output_count, &t);
         e->copied[x] = *copied;
         break;
     }
     return t;
 }
 
-static uint64_t memory_pass(struct mg_evaluator *e, const struct mg_scheme *l, const struct mg_list *list)
+static uint64_t memory_pass(struct mg_evaluator *e, const struct mg_scheme *scheme, const struct mg_list *list)
 {
-    const struct mg_scheme_step *steps = l->steps;
-    const uint64_t *bytes = l->bytes;
+    const struct mg_scheme_step *steps = scheme->steps;
+    const uint64_t *bytes = scheme->bytes;
     uint64_t *due = e->due, *live_at = e->live_at, in_place = e->keep_apart ? 0 : UINT64_MAX, peak = 0;
     uint32_t peak_step = 0;
     bool copied = false;
@@ -137,14 +137,15 @@ static uint64_t memory_pass(struct mg_evaluator *e, const struct mg_scheme *l, c
         enum mg_word_kind kind = mg_word_kind(word);
         struct touch t;
         if (kind == MG_WORD_COMPUTE) {
-            t = steps[word].more ? touch_rows(due, l, word, in_place) : touch_step(due, bytes, &steps[word], in_place);
+            t = steps[word].more ? touch_rows(due, scheme, word, in_place)
+                                 : touch_step(due, bytes, &steps[word], in_place);
         } else if (kind == MG_WORD_FREE) {
             /* live up to, not including, this step */
             live_at[i] = live;
             live += make_live(due, mg_word_index(word));
             continue;
         } else {
-            t = touch_other(e, l, word, &copied);
+            t = touch_other(e, scheme, word, &copied);
         }
         live += t.added;
         live_at[i] = live + t.here;
@@ -205,10 +206,10 @@ static void wait_for_loads(struct mg_evaluator *e, struct clocks *k, uint32_t va
 }
 
 /* What a compute step waits for before it starts. */
-static inline void wait_for_copies(struct mg_evaluator *e, const struct mg_scheme *l, struct clocks *k,
+static inline void wait_for_copies(struct mg_evaluator *e, const struct mg_scheme *scheme, struct clocks *k,
                                    uint32_t variants, uint32_t op, struct pending *pending)
 {
-    if (pending->loads && reads_flying(e, &l->steps[op]))
+    if (pending->loads && reads_flying(e, &scheme->steps[op]))
         wait_for_loads(e, k, variants, op, pending);
     if (pending->freed)
         for (uint32_t v = 0; v < variants; v++)
@@ -216,16 +217,16 @@ static inline void wait_for_copies(struct mg_evaluator *e, const struct mg_schem
     pending->freed = false;
 }
 
-static void time_copy(struct mg_evaluator *e, const struct mg_scheme *l, struct clocks *k, uint32_t variant,
+static void time_copy(struct mg_evaluator *e, const struct mg_scheme *scheme, struct clocks *k, uint32_t variant,
                       enum mg_word_kind kind, uint32_t root)
 {
     double *ready = &e->ready[variant][root], *host_end = &e->host_end[variant][root];
     join_streams(k, e->p->device->copy_streams);
     if (kind == MG_WORD_STORE) {
-        k->d = later(later(k->d, k->c), later(k->f, *ready)) + l->store_s[variant][root];
+        k->d = later(later(k->d, k->c), later(k->f, *ready)) + scheme->store_s[variant][root];
         *host_end = k->d;
     } else if (kind == MG_WORD_LOAD) {
-        k->h = later(later(k->h, k->c), later(k->f, *host_end)) + l->load_s[variant][root];
+        k->h = later(later(k->h, k->c), later(k->f, *host_end)) + scheme->load_s[variant][root];
         *ready = k->h;
     } else {
         k->f = later(k->f, later(*host_end, *ready));
@@ -234,13 +235,13 @@ static void time_copy(struct mg_evaluator *e, const struct mg_scheme *l, struct 
 }
 
 /* A copy or free in the parts of k[0 .. variants). */
-static void time_copies(struct mg_evaluator *e, const struct mg_scheme *l, struct clocks *k, uint32_t variants,
+static void time_copies(struct mg_evaluator *e, const struct mg_scheme *scheme, struct clocks *k, uint32_t variants,
                         mg_word word, struct pending *pending)
 {
     uint32_t root = mg_word_index(word);
     enum mg_word_kind kind = mg_word_kind(word);
     for (uint32_t v = 0; v < variants; v++)
-        time_copy(e, l, &k[v], v, kind, root);
+        time_copy(e, scheme, &k[v], v, kind, root);
     if (kind == MG_WORD_LOAD) {
         e->loaded[e->loaded_count++] = root;
         pending->loads += !e->flying[root];
@@ -250,10 +251,10 @@ static void time_copies(struct mg_evaluator *e, const struct mg_scheme *l, struc
 }
 
 /* Steps outside regions from i on; where a region begins or the list ends. */
-static uint32_t run_outside(struct mg_evaluator *e, const struct mg_scheme *l, const struct mg_list *list, uint32_t i,
-                            struct clocks *k, struct pending *pending)
+static uint32_t run_outside(struct mg_evaluator *e, const struct mg_scheme *scheme, const struct mg_list *list,
+                            uint32_t i, struct clocks *k, struct pending *pending)
 {
-    const double *seconds = l->seconds[0];
+    const double *seconds = scheme->seconds[0];
     double *start = e->start, c = k->c; /* in a register: a chain through memory costs more than all else */
     for (; i < list->count; i++) {
         mg_word word = list->word[i];
@@ -267,12 +268,12 @@ static uint32_t run_outside(struct mg_evaluator *e, const struct mg_scheme *l, c
             break;
         k->c = c;
         if (kind == MG_WORD_COMPUTE) {
-            wait_for_copies(e, l, k, 1, word, pending);
+            wait_for_copies(e, scheme, k, 1, word, pending);
             start[i] = k->c;
             k->c += seconds[word];
         } else {
             start[i] = c;
-            time_copies(e, l, k, 1, word, pending);
+            time_copies(e, scheme, k, 1, word, pending);
         }
         c = k->c;
     }
@@ -281,20 +282,20 @@ static uint32_t run_outside(struct mg_evaluator *e, const struct mg_scheme *l, c
 }
 
 /* A body without copies from its first step on, all its parts; its end. */
-static uint32_t run_body(struct mg_evaluator *e, const struct mg_scheme *l, const struct mg_list *list, uint32_t i,
+static uint32_t run_body(struct mg_evaluator *e, const struct mg_scheme *scheme, const struct mg_list *list, uint32_t i,
                          mg_word last, struct clocks *k, struct pending *pending)
 {
-    const double *seconds = l->seconds[0], *rest = l->rest[0];
+    const double *seconds = scheme->seconds[0], *rest = scheme->rest[0];
     double others = 0, nested = 0;
     for (; list->word[i] != last; i++) {
         mg_word word = list->word[i];
         enum mg_word_kind kind = mg_word_kind(word);
         if (kind == MG_WORD_COMPUTE) {
-            wait_for_copies(e, l, k, 1, word, pending);
+            wait_for_copies(e, scheme, k, 1, word, pending);
             e->start[i] = k->c;
             k->c += seconds[word];
             nested += rest[word];
-            others += l->others[word];
+            others += scheme->others[word];
         } else {
             e->start[i] = k->c;
             k->c += kind == MG_WORD_END ? nested : 0;
@@ -307,25 +308,25 @@ static uint32_t run_body(struct mg_evaluator *e, const struct mg_scheme *l, cons
 
 /* The same where copies run beside: the first part goes on from what is in flight, a part of either later extent
  * starts from rest, since everything local ends in it. */
-static uint32_t run_parts(struct mg_evaluator *e, const struct mg_scheme *l, const struct mg_list *list, uint32_t i,
-                          mg_word last, struct clocks *first, struct pending *pending)
+static uint32_t run_parts(struct mg_evaluator *e, const struct mg_scheme *scheme, const struct mg_list *list,
+                          uint32_t i, mg_word last, struct clocks *first, struct pending *pending)
 {
-    const struct mg_scheme_region *region = &l->regions[mg_word_index(last)];
+    const struct mg_scheme_region *region = &scheme->regions[mg_word_index(last)];
     struct clocks k[MG_SCHEME_VARIANTS] = {*first};
     double nested[MG_SCHEME_VARIANTS] = {0};
     for (; list->word[i] != last; i++) {
         mg_word word = list->word[i];
         enum mg_word_kind kind = mg_word_kind(word);
         if (kind == MG_WORD_COMPUTE) {
-            wait_for_copies(e, l, k, MG_SCHEME_VARIANTS, word, pending);
+            wait_for_copies(e, scheme, k, MG_SCHEME_VARIANTS, word, pending);
             e->start[i] = k[0].c;
             for (uint32_t v = 0; v < MG_SCHEME_VARIANTS; v++) {
-                k[v].c += l->seconds[v][word];
-                nested[v] += l->rest[v][word];
+                k[v].c += scheme->seconds[v][word];
+                nested[v] += scheme->rest[v][word];
             }
         } else if (kind <= MG_WORD_FREE) {
             e->start[i] = k[0].c;
-            time_copies(e, l, k, MG_SCHEME_VARIANTS, word, pending);
+            time_copies(e, scheme, k, MG_SCHEME_VARIANTS, word, pending);
         } else {
             e->start[i] = k[0].c;
             for (uint32_t v = 0; v < MG_SCHEME_VARIANTS; v++) {
@@ -353,30 +354,30 @@ static void forget_loads(struct mg_evaluator *e)
     e->loaded_count = 0;
 }
 
-static double time_pass(struct mg_evaluator *e, const struct mg_scheme *l, const struct mg_list *list)
+static double time_pass(struct mg_evaluator *e, const struct mg_scheme *scheme, const struct mg_list *list)
 {
     struct clocks k = {0};
     struct pending pending = {0};
     forget_loads(e);
     for (uint32_t i = 0;; i++) {
-        i = run_outside(e, l, list, i, &k, &pending);
+        i = run_outside(e, scheme, list, i, &k, &pending);
         if (i == list->count)
             break;
         uint32_t region = mg_word_index(list->word[i]);
         mg_word last = MG_WORD(MG_WORD_END, region);
         e->start[i] = k.c;
-        i = e->copied[region] ? run_parts(e, l, list, i + 1, last, &k, &pending)
-                              : run_body(e, l, list, i + 1, last, &k, &pending);
+        i = e->copied[region] ? run_parts(e, scheme, list, i + 1, last, &k, &pending)
+                              : run_body(e, scheme, list, i + 1, last, &k, &pending);
         e->start[i] = k.c;
     }
     return later(later(k.c, k.d), k.h);
 }
 
-struct mg_cost mg_evaluate(struct mg_evaluator *e, const struct mg_scheme *l, const struct mg_list *list)
+struct mg_cost mg_evaluate(struct mg_evaluator *e, const struct mg_scheme *scheme, const struct mg_list *list)
 {
     struct mg_cost cost;
-    cost.peak = memory_pass(e, l, list);
-    cost.latency = time_pass(e, l, list);
+    cost.peak = memory_pass(e, scheme, list);
+    cost.latency = time_pass(e, scheme, list);
     cost.host = e->host;
     return cost;
 }

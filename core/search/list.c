@@ -10,7 +10,7 @@
  * are numbered: operators by themselves, region r as op_count + r. */
 struct sorter {
     const struct mg_problem *p;
-    const struct mg_scheme *l;
+    const struct mg_scheme *scheme;
     const uint32_t *rank; /* per operator */
     uint32_t *item_rank;  /* per item */
     uint32_t *waiting;    /* per item: predecessors not yet listed */
@@ -20,14 +20,14 @@ struct sorter {
 
 static uint32_t item_count(const struct sorter *s)
 {
-    return s->p->op_count + s->l->region_count;
+    return s->p->op_count + s->scheme->region_count;
 }
 
 /* The item that stands for an operator at a level, or MG_NONE if it is not in that level. */
 static uint32_t item_at(const struct sorter *s, uint32_t op, uint32_t level)
 {
     uint32_t item = op;
-    for (uint32_t r = s->l->region_of[op]; r != level; r = s->l->regions[r].parent) {
+    for (uint32_t r = s->scheme->region_of[op]; r != level; r = s->scheme->regions[r].parent) {
         if (r == MG_NONE)
             return MG_NONE;
         item = s->p->op_count + r;
@@ -79,14 +79,14 @@ static enum mg_code emit_item(struct sorter *s, uint32_t item, struct mg_arena *
         return MG_OK;
     }
     uint32_t r = item - s->p->op_count, n = 0;
-    const struct mg_scheme_region *region = &s->l->regions[r];
+    const struct mg_scheme_region *region = &s->scheme->regions[r];
     uint32_t *ops = MG_NEW_ARRAY(scratch, uint32_t, region->op_count);
     for (uint32_t i = 0; i < region->op_count; i++)
         if (s->p->computes[region->ops[i].op])
             ops[n++] = region->ops[i].op;
     append(s, MG_WORD(MG_WORD_BEGIN, r));
     uint32_t *outer_heap = s->heap, outer_count = s->heap_count;
-    s->heap = MG_NEW_ARRAY(scratch, uint32_t, n + s->l->region_count + 1);
+    s->heap = MG_NEW_ARRAY(scratch, uint32_t, n + s->scheme->region_count + 1);
     s->heap_count = 0;
     enum mg_code code = sort_level(s, r, ops, n, scratch, why);
     s->heap = outer_heap;
@@ -103,8 +103,8 @@ static void release_successors(struct sorter *s, uint32_t item, uint32_t level)
     struct mg_region_op single = {item, 0, 0};
     const struct mg_region_op *ops = &single;
     if (item >= s->p->op_count) {
-        ops = s->l->regions[item - s->p->op_count].ops;
-        count = s->l->regions[item - s->p->op_count].op_count;
+        ops = s->scheme->regions[item - s->p->op_count].ops;
+        count = s->scheme->regions[item - s->p->op_count].op_count;
     }
     for (uint32_t i = 0; i < count; i++)
         for (uint32_t j = succ->start[ops[i].op]; j < succ->start[ops[i].op + 1]; j++) {
@@ -151,11 +151,11 @@ static enum mg_code sort_level(struct sorter *s, uint32_t level, const uint32_t 
     return MG_OK;
 }
 
-enum mg_code mg_list_from_scheme(const struct mg_problem *p, const struct mg_scheme *l, const uint32_t *rank,
+enum mg_code mg_list_from_scheme(const struct mg_problem *p, const struct mg_scheme *scheme, const uint32_t *rank,
                                  struct mg_arena *scratch, struct mg_list *out, struct mg_error *why)
 {
     struct mg_arena_mark mark = mg_arena_mark(scratch);
-    struct sorter s = {.p = p, .l = l, .rank = rank, .out = out};
+    struct sorter s = {.p = p, .scheme = scheme, .rank = rank, .out = out};
     uint32_t items = item_count(&s);
     s.item_rank = MG_NEW_ARRAY(scratch, uint32_t, items + 1);
     memset(s.item_rank, 0xff, items * sizeof *s.item_rank);
@@ -169,7 +169,7 @@ enum mg_code mg_list_from_scheme(const struct mg_problem *p, const struct mg_sch
     }
     out->count = 0;
     enum mg_code code = mg_fail(why, MG_ERR_LIMIT, "", "list too long");
-    if (out->capacity >= p->order_count + 2 * l->region_count)
+    if (out->capacity >= p->order_count + 2 * scheme->region_count)
         code = sort_level(&s, MG_NONE, p->order, p->order_count, scratch, why);
     mg_arena_rewind(scratch, mark);
     return code;
@@ -179,7 +179,7 @@ enum mg_code mg_list_from_scheme(const struct mg_problem *p, const struct mg_sch
 
 struct list_check {
     const struct mg_problem *p;
-    const struct mg_scheme *l;
+    const struct mg_scheme *scheme;
     uint8_t *made;    /* per root: an instance is alive */
     uint8_t *stored;  /* per root: a host copy exists */
     uint8_t *storing; /* per root: stored and not freed yet */
@@ -191,7 +191,7 @@ static const char *check_compute(struct list_check *c, uint32_t op)
 {
     const struct mg_problem *p = c->p;
     uint32_t inside = c->depth ? c->open[c->depth - 1] : MG_NONE;
-    if (c->l->region_of[op] != inside)
+    if (c->scheme->region_of[op] != inside)
         return "stands outside its region";
     if (c->updated[op] && !p->repeatable[op])
         return "may not be repeated";
@@ -202,7 +202,7 @@ static const char *check_compute(struct list_check *c, uint32_t op)
         if (c->updated[p->updaters.item[i]])
             return "reads an old version after its update";
     for (uint32_t i = p->defs.start[op]; i < p->defs.start[op + 1]; i++) {
-        if (c->updated[op] && c->l->is_region_output[p->defs.item[i]])
+        if (c->updated[op] && c->scheme->is_region_output[p->defs.item[i]])
             return "writes a region output twice";
         if (c->storing[p->defs.item[i]])
             return "takes the place of a stored instance before its free";
@@ -215,9 +215,9 @@ static const char *check_compute(struct list_check *c, uint32_t op)
 static const char *check_copy(struct list_check *c, enum mg_word_kind kind, uint32_t root)
 {
     uint32_t inside = c->depth ? c->open[c->depth - 1] : MG_NONE;
-    if (c->p->value_flags[root] & (MG_VALUE_RESIDENT | MG_VALUE_PINNED) || c->l->home[root] != inside)
+    if (c->p->value_flags[root] & (MG_VALUE_RESIDENT | MG_VALUE_PINNED) || c->scheme->home[root] != inside)
         return "copies what lives elsewhere";
-    if (inside != MG_NONE && (c->l->regions[inside].depth > 0 || c->l->regions[inside].has_nested))
+    if (inside != MG_NONE && (c->scheme->regions[inside].depth > 0 || c->scheme->regions[inside].has_nested))
         return "copies in a body with nested regions";
     if (kind == MG_WORD_STORE ? !c->made[root] : kind == MG_WORD_FREE ? !c->made[root] : !c->stored[root])
         return "copies what is not there";
@@ -236,10 +236,11 @@ static const char *check_word(struct list_check *c, mg_word word)
     case MG_WORD_COMPUTE:
         return check_compute(c, x);
     case MG_WORD_BEGIN:
-        if (c->depth == MG_SCHEME_MAX_DEPTH || c->l->regions[x].parent != (c->depth ? c->open[c->depth - 1] : MG_NONE))
+        if (c->depth == MG_SCHEME_MAX_DEPTH ||
+            c->scheme->regions[x].parent != (c->depth ? c->open[c->depth - 1] : MG_NONE))
             return "opens a region in the wrong place";
-        for (uint32_t i = 0; i < c->l->regions[x].input_count; i++)
-            if (!c->made[c->l->regions[x].inputs[i]])
+        for (uint32_t i = 0; i < c->scheme->regions[x].input_count; i++)
+            if (!c->made[c->scheme->regions[x].inputs[i]])
                 return "opens a region before its inputs are there";
         c->open[c->depth++] = x;
         return NULL;
@@ -253,11 +254,11 @@ static const char *check_word(struct list_check *c, mg_word word)
     }
 }
 
-enum mg_code mg_list_check(const struct mg_problem *p, const struct mg_scheme *l, const struct mg_list *list,
+enum mg_code mg_list_check(const struct mg_problem *p, const struct mg_scheme *scheme, const struct mg_list *list,
                            struct mg_arena *scratch, struct mg_error *why)
 {
     struct mg_arena_mark mark = mg_arena_mark(scratch);
-    struct list_check c = {.p = p, .l = l};
+    struct list_check c = {.p = p, .scheme = scheme};
     c.made = MG_NEW_ARRAY(scratch, uint8_t, p->value_count);
     c.stored = MG_NEW_ARRAY(scratch, uint8_t, p->value_count);
     c.storing = MG_NEW_ARRAY(scratch, uint8_t, p->value_count);
@@ -284,9 +285,9 @@ enum mg_code mg_list_check(const struct mg_problem *p, const struct mg_scheme *l
 /* ---- hashing ---- */
 
 /* Sum over neighbouring pairs of steps: an edit changes as many terms as it changes neighbours. */
-struct mg_hash128 mg_list_hash(const struct mg_scheme *l, const struct mg_list *list)
+struct mg_hash128 mg_list_hash(const struct mg_scheme *scheme, const struct mg_list *list)
 {
-    struct mg_hash128 sum = l->hash;
+    struct mg_hash128 sum = scheme->hash;
     uint64_t before = UINT32_MAX;
     for (uint32_t i = 0; i < list->count; i++) {
         uint64_t pair = before << 32 | list->word[i];

@@ -1,57 +1,33 @@
-/* Re-ordering lists: windows of a list as orderings, intervals around changes, and what
- * the search calls. Re-ordering runs the same steps, so it only minimises memory. */
+/* Re-ordering lists: intervals around changes, and what the search calls. Re-ordering runs the same steps, so it only
+ * minimises memory. */
 #ifndef MG_SEARCH_SCHEDULE_H
 #define MG_SEARCH_SCHEDULE_H
 
-#include "search/downset.h"
-#include "search/searcher.h"
+#include "search/window.h"
 
-struct mg_schedule_limits {
-    uint32_t max_sets, beam; /* of struct mg_ordering */
-    uint32_t reach;          /* an interval is pushed outward by at most so many steps on each side */
-    uint64_t target;         /* peaks below are as good as this one */
-};
 /* From scratch: effort before speed. */
 static inline struct mg_schedule_limits mg_schedule_limits(void)
 {
     return (struct mg_schedule_limits){20000, 64, 20, 0};
 }
 
-/* A level: the top of a list or one region's body, as words [from, to). */
-struct mg_level {
-    uint32_t from, to;
-};
-/* The innermost level around a step (`outside`: the one around that), MG_NONE in `from` if there is none. */
-struct mg_level mg_level_around(const struct mg_list *list, uint32_t step, bool outside);
-
-/* The window [from, to) of a list, which must lie in one level and hold whole bodies, as an ordering of its
- * items: compute steps, copies, and nested regions as one item each. `live` are the list's live bytes per step.
- * False: more than MG_SET_MAX items. */
-struct mg_window {
-    struct mg_ordering ordering;
-    uint32_t *first; /* per item: its first word; first[count] = to */
-};
-bool mg_window_build(const struct mg_problem *p, const struct mg_scheme *l, const struct mg_list *list,
-                     const uint64_t *live, uint32_t from, uint32_t to, const struct mg_schedule_limits *limits,
-                     struct mg_arena *scratch, struct mg_window *out);
-
 /* Pushes both ends of the changed steps [*from, *to) outward, within their level, to where the waist is narrow. */
-void mg_schedule_interval(const struct mg_problem *p, const struct mg_scheme *l, const struct mg_list *list,
+void mg_schedule_interval(const struct mg_problem *p, const struct mg_scheme *scheme, const struct mg_list *list,
                           const uint64_t *live, const struct mg_schedule_limits *limits, struct mg_arena *scratch,
                           uint32_t *from, uint32_t *to);
 
 /* Re-orders the window in place. True if the peak within it falls (by the rules of mg_evaluate, copies where they
  * are listed), or stays and the excess above the target falls; else the list is left as it was. */
-bool mg_schedule_window(const struct mg_problem *p, const struct mg_scheme *l, struct mg_list *list,
+bool mg_schedule_window(const struct mg_problem *p, const struct mg_scheme *scheme, struct mg_list *list,
                         const uint64_t *live, uint32_t from, uint32_t to, const struct mg_schedule_limits *limits,
                         struct mg_arena *scratch);
 
 /* From scratch: every body and then the top, window by window between waists. Returns whether anything changed;
  * the peak never rises. e->live_at belongs to the result. */
-bool mg_schedule_all(struct mg_evaluator *e, const struct mg_scheme *l, struct mg_list *list,
+bool mg_schedule_all(struct mg_evaluator *e, const struct mg_scheme *scheme, struct mg_list *list,
                      const struct mg_schedule_limits *limits, struct mg_arena *scratch);
 /* Incremental: only the interval around the changed steps [from, to). */
-bool mg_schedule_changed(struct mg_evaluator *e, const struct mg_scheme *l, struct mg_list *list, uint32_t from,
+bool mg_schedule_changed(struct mg_evaluator *e, const struct mg_scheme *scheme, struct mg_list *list, uint32_t from,
                          uint32_t to, const struct mg_schedule_limits *limits, struct mg_arena *scratch);
 
 /* Re-orders around a step at the peak of a list whose live bytes are s->live. */

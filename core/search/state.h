@@ -60,19 +60,19 @@ void mg_evaluator_init(struct mg_evaluator *e, const struct mg_problem *p, struc
                        uint32_t step_capacity);
 
 /* Exact figures of a list (S3, S4, R2, R3), two linear passes. Fills e->live_at and e->start. */
-struct mg_cost mg_evaluate(struct mg_evaluator *e, const struct mg_scheme *l, const struct mg_list *list);
+struct mg_cost mg_evaluate(struct mg_evaluator *e, const struct mg_scheme *scheme, const struct mg_list *list);
 
 /* Is every read preceded by an instance, every body whole and contiguous, every old weight read
  * before its update? For debug builds and tests; `why` names the step. */
-enum mg_code mg_list_check(const struct mg_problem *p, const struct mg_scheme *l, const struct mg_list *list,
+enum mg_code mg_list_check(const struct mg_problem *p, const struct mg_scheme *scheme, const struct mg_list *list,
                            struct mg_arena *scratch, struct mg_error *why) MG_WARN_UNUSED;
 
 /* The list of a scheme without recomputation and swaps, in the order of `order` (operators by
  * rank; NULL: graph order) as far as the regions allow. MG_ERR_INVALID: the regions wait for each
  * other (R10). */
-enum mg_code mg_list_from_scheme(const struct mg_problem *p, const struct mg_scheme *l, const uint32_t *rank,
+enum mg_code mg_list_from_scheme(const struct mg_problem *p, const struct mg_scheme *scheme, const uint32_t *rank,
                                  struct mg_arena *scratch, struct mg_list *out, struct mg_error *why) MG_WARN_UNUSED;
 
-struct mg_hash128 mg_list_hash(const struct mg_scheme *l, const struct mg_list *list);
+struct mg_hash128 mg_list_hash(const struct mg_scheme *scheme, const struct mg_list *list);
 
 #endif
