@@ -149,13 +149,14 @@ static struct mg_quote decide(struct mg_pricer *p, struct mg_hash128 key, const 
     if (measured(p, key, &quote))
         return quote;
     quote = (struct mg_quote){mg_device_latency(p->device, desc), 0, MG_PRICE_MODEL};
-    double model = whole ? mg_device_latency(p->device, whole) : 0, ratio;
-    if (model > 0 && measured(p, key_of(p, whole), &of_whole))
-        /* its workspace may be as large as the whole's */
-        return (struct mg_quote){quote.seconds * (of_whole.seconds / model), of_whole.workspace, MG_PRICE_SCALED};
-    if (quote.seconds > 0 && (ratio = ratio_of(p, desc->type)) > 0)
-        return (struct mg_quote){quote.seconds * ratio, 0, MG_PRICE_SCALED};
-    return quote;
+    if (whole) {
+        double model = mg_device_latency(p->device, whole);
+        if (model > 0 && measured(p, key_of(p, whole), &of_whole))
+            /* its workspace may be as large as the whole's */
+            return (struct mg_quote){quote.seconds * (of_whole.seconds / model), of_whole.workspace, MG_PRICE_SCALED};
+    }
+    double ratio = quote.seconds > 0 ? ratio_of(p, desc->type) : 0;
+    return ratio > 0 ? (struct mg_quote){quote.seconds * ratio, 0, MG_PRICE_SCALED} : quote;
 }
 
 struct question {

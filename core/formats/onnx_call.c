@@ -249,6 +249,15 @@ double mg_onnx_known_scalar(struct onnx_call *c, uint32_t i, double otherwise)
     return c->code == MG_OK ? mg_onnx_data_at(data, 0) : otherwise;
 }
 
+int64_t mg_onnx_known_integer(struct onnx_call *c, uint32_t i, int64_t otherwise)
+{
+    double value = mg_onnx_known_scalar(c, i, (double)otherwise);
+    if (value >= -ONNX_EXACT && value <= ONNX_EXACT)
+        return (int64_t)value;
+    mg_onnx_unsupported(c, "operand %u is %g", i, value);
+    return otherwise;
+}
+
 const int64_t *mg_onnx_list(struct onnx_call *c, uint32_t i, const char *attr, uint32_t *count)
 {
     if (mg_onnx_has(c, i))

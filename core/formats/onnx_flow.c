@@ -89,6 +89,8 @@ static struct onnx_value *constant(struct onnx_call *c, int64_t number, enum mg_
 static void open_loop(struct onnx_call *c, struct loop *l)
 {
     uint32_t in = l->graph->inputs.count, out = l->graph->outputs.count;
+    if (l->rounds < 0)
+        l->rounds = 0;
     if (l->rounds > MAX_ROUNDS)
         mg_onnx_unsupported(c, "of %lld rounds", (long long)l->rounds);
     if (l->before + l->states > out || c->out_count > out - l->before)
@@ -141,9 +143,10 @@ void onnx_rule_loop(struct onnx_call *c, int which)
     if (!mg_onnx_has(c, 0))
         mg_onnx_unsupported(c, "without a number of rounds");
     else
-        l.rounds = (int64_t)mg_onnx_known_scalar(c, 0, 0);
-    if (c->code == MG_OK)
-        open_loop(c, &l);
+        l.rounds = mg_onnx_known_integer(c, 0, 0);
+    if (c->code != MG_OK || !l.graph)
+        return;
+    open_loop(c, &l);
     for (uint32_t i = 0; i < l.states && c->code == MG_OK; i++)
         l.in[2 + i] = c->in[2 + i];
     while (l.done < l.rounds && goes_on && c->code == MG_OK) {
@@ -194,7 +197,7 @@ void onnx_rule_scan(struct onnx_call *c, int which)
         mg_onnx_unsupported(c, "of opset 8, along another axis, or backwards");
     if (sequences < 1 || sequences > c->in_count || mg_onnx_shape(c, c->in_count - 1)->rank < 1)
         mg_onnx_invalid(c, "num_scan_inputs is %lld", (long long)sequences);
-    if (c->code != MG_OK)
+    if (c->code != MG_OK || !l.graph)
         return;
     l.states = c->in_count - (uint32_t)sequences;
     l.rounds = mg_onnx_shape(c, c->in_count - 1)->dim[0];

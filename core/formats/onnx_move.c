@@ -422,17 +422,17 @@ void onnx_rule_compress(struct onnx_call *c, int which)
 /* Elements on, above or below diagonal k of the last two dimensions. */
 void onnx_rule_trilu(struct onnx_call *c, int which)
 {
-    double k = mg_onnx_known_scalar(c, 1, 0);
+    int64_t k = mg_onnx_known_integer(c, 1, 0);
     mg_value x = mg_onnx_in(c, 0);
     (void)which;
     mg_onnx_last(c);
-    mg_onnx_add(c, MG_OP_TRILU, OPERANDS(x),
-                ATTRS(A_INT(UPPER, mg_onnx_int(c, "upper", 1)), A_INT(DIAGONAL, (int64_t)k)), 1, NULL);
+    mg_onnx_add(c, MG_OP_TRILU, OPERANDS(x), ATTRS(A_INT(UPPER, mg_onnx_int(c, "upper", 1)), A_INT(DIAGONAL, k)), 1,
+                NULL);
 }
 
 void onnx_rule_one_hot(struct onnx_call *c, int which)
 {
-    int64_t depth = (int64_t)mg_onnx_known_scalar(c, 1, 0);
+    int64_t depth = mg_onnx_known_integer(c, 1, 0);
     mg_value indices = mg_onnx_in(c, 0), values = mg_onnx_in(c, 2);
     (void)which;
     if (mg_onnx_dtype_of(c, 0) < MG_DTYPE_I64)

@@ -135,6 +135,8 @@ enum mg_dtype mg_onnx_dtype_of(struct onnx_call *c, uint32_t i);
 const struct mg_onnx_data *mg_onnx_known(struct onnx_call *c, uint32_t i);
 const int64_t *mg_onnx_known_ints(struct onnx_call *c, uint32_t i, uint32_t *count);
 double mg_onnx_known_scalar(struct onnx_call *c, uint32_t i, double otherwise);
+#define ONNX_EXACT 0x1p53 /* integers up to here are doubles too */
+int64_t mg_onnx_known_integer(struct onnx_call *c, uint32_t i, int64_t otherwise);
 /* The integers of operand i (newer opsets) or of an attribute (older ones); NULL if neither is given. */
 const int64_t *mg_onnx_list(struct onnx_call *c, uint32_t i, const char *attr, uint32_t *count);
 /* Non-negative axis of rank `rank`. */

@@ -37,7 +37,7 @@ void onnx_rule_reduce(struct onnx_call *c, int which)
 void onnx_rule_cumsum(struct onnx_call *c, int which)
 {
     (void)which;
-    uint32_t axis = mg_onnx_axis(c, (int64_t)mg_onnx_known_scalar(c, 1, 0), mg_onnx_shape(c, 0)->rank);
+    uint32_t axis = mg_onnx_axis(c, mg_onnx_known_integer(c, 1, 0), mg_onnx_shape(c, 0)->rank);
     mg_value x = mg_onnx_in(c, 0);
     mg_onnx_last(c);
     mg_onnx_add(c, MG_OP_CUMSUM, OPERANDS(x),
@@ -90,12 +90,12 @@ void onnx_rule_mean_variance(struct onnx_call *c, int which)
 
 void onnx_rule_top_k(struct onnx_call *c, int which)
 {
-    double k = mg_onnx_known_scalar(c, 1, (double)mg_onnx_int(c, "k", 1));
+    int64_t k = mg_onnx_known_integer(c, 1, mg_onnx_int(c, "k", 1));
     mg_value x = mg_onnx_in(c, 0);
     (void)which;
     mg_onnx_last(c);
     mg_onnx_add(c, MG_OP_TOP_K, OPERANDS(x),
-                ATTRS(A_INT(K, (int64_t)k), A_INT(AXIS, mg_onnx_int(c, "axis", -1)),
+                ATTRS(A_INT(K, k), A_INT(AXIS, mg_onnx_int(c, "axis", -1)),
                       A_INT(LARGEST, mg_onnx_int(c, "largest", 1)), A_INT(SORTED, mg_onnx_int(c, "sorted", 1))),
                 2, NULL);
 }

@@ -1,4 +1,5 @@
 /* ONNX rules: what is known from shapes and attributes alone. */
+#include <math.h>
 #include <string.h>
 
 #include "formats/onnx_rules.h"
@@ -121,7 +122,8 @@ void onnx_rule_range(struct onnx_call *c, int which)
     (void)which;
     if (size < 0)
         mg_onnx_invalid(c, "the range has no end");
-    if (dtype >= MG_DTYPE_I64 && size >= 0 && size <= 4096 && c->m->folded < (1 << 20) && c->code == MG_OK) {
+    bool exact = fabs(start) <= ONNX_EXACT && fabs(limit) <= ONNX_EXACT && fabs(delta) <= ONNX_EXACT;
+    if (dtype >= MG_DTYPE_I64 && exact && size >= 0 && size <= 4096 && c->m->folded < (1 << 20) && c->code == MG_OK) {
         int64_t *list = MG_NEW_ARRAY(c->m->arena, int64_t, size + 1);
         for (int64_t i = 0; i < size; i++)
             list[i] = (int64_t)start + i * (int64_t)delta;

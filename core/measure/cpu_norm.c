@@ -173,7 +173,7 @@ static enum mg_code run_inference(const struct cpu_call *call)
 /* ---- backward ---- */
 
 struct backward {
-    const float *dy, *x, *mean, *rstd, *scale;
+    const float *dy, *x, *rstd, *scale;
     float *dx, *dscale, *dshift; /* the last two may be NULL */
 };
 
@@ -218,9 +218,9 @@ MG_WIDE static void row_grad(const struct backward *b, int64_t at, int64_t n, fl
             dx[i] = rstd * (dy[i] - t_mean - (x[i] - mean) * rstd * p_mean);
 }
 
-static void backward_row(const struct norm *n, const struct backward *b, int64_t group)
+static void backward_row(const struct norm *n, const struct backward *b, int64_t group, float mean)
 {
-    float mean = b->mean ? b->mean[group] : 0, rstd = b->rstd[group], t = 0, product = 0;
+    float rstd = b->rstd[group], t = 0, product = 0;
     int64_t at = group * n->step;
     row_sums(b, at, n->run, mean, rstd, &t, &product);
     row_grad(b, at, n->run, mean, rstd, n->centred ? t / (float)n->run : 0, product / (float)n->run);
@@ -233,9 +233,9 @@ MG_WIDE static void channel_grad(float *dx, const float *dy, const float *x, int
         dx[i] = dy[i] * a + x[i] * c + d;
 }
 
-static void backward_channels(const struct norm *n, const struct backward *b, int64_t group)
+static void backward_channels(const struct norm *n, const struct backward *b, int64_t group, float mean)
 {
-    float mean = b->mean[group], rstd = b->rstd[group];
+    float rstd = b->rstd[group];
     double t = 0, product = 0, size = (double)(n->blocks * n->run);
     int64_t first = group % n->cycle * n->channels;
     for (int64_t k = 0; k < n->blocks; k++) {
@@ -261,17 +261,16 @@ static enum mg_code run_backward(const struct cpu_call *call)
 {
     const struct mg_prepared *p = call->p;
     const struct norm *n = ((const struct cpu_op *)p->detail)->data;
-    uint32_t at = n->centred ? 4 : 3;
-    struct backward b = {.dy = call->in[0], .x = call->in[1], .mean = n->centred ? call->in[2] : NULL};
-    b.rstd = call->in[at - 1];
-    b.scale = operand(call, at);
+    uint32_t at = n->centred ? 3 : 2;
+    const float *mean = n->centred ? call->in[2] : NULL;
+    struct backward b = {.dy = call->in[0], .x = call->in[1], .rstd = call->in[at], .scale = operand(call, at + 1)};
     b.dx = call->out[0];
     b.dscale = p->op.out_count > 1 ? call->out[1] : NULL;
     b.dshift = p->op.out_count > 2 ? call->out[2] : NULL;
     for (uint32_t i = 1; i < p->op.out_count; i++)
         memset(call->out[i], 0, (size_t)mg_shape_elements(&p->op.out_shape[i]) * sizeof(float));
     for (int64_t g = 0; g < n->groups; g++)
-        (n->rows ? backward_row : backward_channels)(n, &b, g);
+        (n->rows ? backward_row : backward_channels)(n, &b, g, mean ? mean[g] : 0);
     return MG_OK;
 }
 
@@ -302,28 +301,28 @@ static enum mg_code prepared(struct cpu_op *op, struct norm *n, cpu_run_fn *run)
 
 enum mg_code mg_cpu_norm(struct mg_prepared *p, struct cpu_op *op, struct mg_error *err)
 {
-    const struct mg_shape *first = &p->op.in_shape[0], *second = p->op.in_count > 1 ? &p->op.in_shape[1] : NULL;
+    const struct mg_shape *x = &p->op.in_shape[0]; /* of a gradient: dy, which has x's shape */
     switch (p->op.type) {
     case MG_OP_LAYER_NORM:
     case MG_OP_RMS_NORM:
-        return prepared(op, norm_rows(p, first, p->op.type == MG_OP_LAYER_NORM), run_forward);
+        return prepared(op, norm_rows(p, x, p->op.type == MG_OP_LAYER_NORM), run_forward);
     case MG_OP_LAYER_NORM_GRAD:
     case MG_OP_RMS_NORM_GRAD:
-        return prepared(op, norm_rows(p, second, p->op.type == MG_OP_LAYER_NORM_GRAD), run_backward);
+        return prepared(op, norm_rows(p, x, p->op.type == MG_OP_LAYER_NORM_GRAD), run_backward);
     case MG_OP_BATCH_NORM:
-        return prepared(op, norm_channels(p, first, 0), run_forward);
+        return prepared(op, norm_channels(p, x, 0), run_forward);
     case MG_OP_BATCH_NORM_GRAD:
-        return prepared(op, norm_channels(p, second, 0), run_backward);
+        return prepared(op, norm_channels(p, x, 0), run_backward);
     case MG_OP_BN_APPLY:
-        return prepared(op, norm_channels(p, first, 0), run_apply);
+        return prepared(op, norm_channels(p, x, 0), run_apply);
     case MG_OP_BATCH_NORM_INFERENCE:
-        return prepared(op, norm_channels(p, first, 0), run_inference);
+        return prepared(op, norm_channels(p, x, 0), run_inference);
     case MG_OP_GROUP_NORM:
     case MG_OP_INSTANCE_NORM:
-        return prepared(op, norm_channels(p, first, group_count(p, first)), run_forward);
+        return prepared(op, norm_channels(p, x, group_count(p, x)), run_forward);
     case MG_OP_GROUP_NORM_GRAD:
     case MG_OP_INSTANCE_NORM_GRAD:
-        return prepared(op, norm_channels(p, second, group_count(p, second)), run_backward);
+        return prepared(op, norm_channels(p, x, group_count(p, x)), run_backward);
     case MG_OP_STAT_UPDATE:
         return prepared(op, NULL, run_stat_update);
     default:

@@ -222,27 +222,37 @@ MG_WIDE static float row_largest(const float *x, int64_t n)
     return largest;
 }
 
-/* y = exp(x - shift), and their sum; y may be NULL. */
-MG_WIDE static float row_exp(const float *x, int64_t n, float shift, float *y)
+enum { PIECE = 256 };
+
+static int64_t piece_size(int64_t n, int64_t begin)
 {
-    enum { PIECE = 256 };
-    float piece[PIECE], sum = 0;
-    for (int64_t begin = 0; begin < n; begin += PIECE) {
-        int64_t size = n - begin < PIECE ? n - begin : PIECE;
-        float *to = y ? y + begin : piece;
-        for (int64_t i = 0; i < size; i++)
-            to[i] = fast_exp(x[begin + i] - shift);
-        reduce_row(MG_OP_REDUCE_SUM, to, 1, size, &sum);
-    }
+    return n - begin < PIECE ? n - begin : PIECE;
+}
+
+/* y = exp(x - shift); adds to the sum. */
+MG_WIDE static void piece_exp(const float *x, int64_t n, float shift, float *y, float *sum)
+{
+    for (int64_t i = 0; i < n; i++)
+        y[i] = fast_exp(x[i] - shift);
+    reduce_row(MG_OP_REDUCE_SUM, y, 1, n, sum);
+}
+
+static float row_exp(const float *x, int64_t n, float shift, float *y)
+{
+    float sum = 0;
+    for (int64_t begin = 0; begin < n; begin += PIECE)
+        piece_exp(x + begin, piece_size(n, begin), shift, y + begin, &sum);
     return sum;
 }
 
 static float log_sum_exp(const float *x, int64_t n)
 {
-    float largest = row_largest(x, n);
+    float largest = row_largest(x, n), sum = 0, piece[PIECE];
     if (largest == -INFINITY)
         return largest;
-    return largest + logf(row_exp(x, n, largest, NULL));
+    for (int64_t begin = 0; begin < n; begin += PIECE)
+        piece_exp(x + begin, piece_size(n, begin), largest, piece, &sum);
+    return largest + logf(sum);
 }
 
 MG_WIDE static void row_affine(float *y, const float *x, int64_t n, float scale, float shift)
