@@ -154,10 +154,15 @@ mg_value aten_fill(struct aten_builder *b, const struct mg_shape *shape, enum mg
 /* ---- storages (aten_storage.c) ---- */
 mg_value aten_read(struct aten_builder *b, uint32_t node);
 void aten_write(struct aten_builder *b, uint32_t node, mg_value contents);
+/* The call's result is `target`, whose contents are now `value`. */
+void aten_alias(struct aten_builder *b, uint32_t target, mg_value value);
 bool aten_is_whole(const struct aten_builder *b, uint32_t node); /* all of its storage */
 /* Is `node` a view of its first argument? Derives it then. */
 bool aten_view(struct aten_builder *b, uint32_t node);
 void aten_survey(struct aten_builder *b); /* storages, `getitem` lists, last writes */
+
+/* The call as an opaque operator. */
+void aten_translate_opaque(struct aten_builder *b);
 
 /* ---- the table ---- */
 struct aten_entry {

@@ -339,6 +339,14 @@ void aten_write(struct aten_builder *b, uint32_t n, mg_value contents)
     }
 }
 
+void aten_alias(struct aten_builder *b, uint32_t target, mg_value value)
+{
+    struct aten_tensor *t = &b->tensors[b->node];
+    t->parent = target;
+    t->version = b->storages[t->storage].version;
+    t->value = value;
+}
+
 bool aten_view(struct aten_builder *b, uint32_t n)
 {
     struct aten_tensor *t = &b->tensors[n];

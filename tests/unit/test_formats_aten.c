@@ -139,6 +139,9 @@ Test(aten, torchvision_networks_come_through_whole)
 #define WRITE(name, op, args, shape, storage)                                                                          \
     ",{\"name\":\"" name "\",\"op\":\"aten." op "\",\"writes\":[0],\"args\":[" args "]," OUT(shape, storage) "}"
 #define NODE(name) "{\"node\":\"" name "\"}"
+#define SEVERAL(name, op, args) ",{\"name\":\"" name "\",\"op\":\"aten." op "\",\"args\":[" args "]}"
+#define ITEM(name, of, at, shape, storage)                                                                             \
+    ",{\"name\":\"" name "\",\"op\":\"getitem\",\"args\":[" NODE(of) "," #at "]," OUT(shape, storage) "}"
 
 struct running {
     struct opened *o;
@@ -227,54 +230,18 @@ Test(aten, writing_to_a_part_leaves_the_rest)
            7, 2, 7, 49, 64, 49);
 }
 
+/* clang-format off: a call to a line */
 Test(aten, pieces_of_a_split_are_views)
 {
-    EXPECT(DOCUMENT(X DOUBLED ",{\"name\":\"p\",\"op\":\"aten.split_with_sizes.default\",\"args\":[" NODE(
-                        "y") ",[1,2],1]},{\"name\":"
-                             "\"p0\",\"op\":"
-                             "\"getitem\",\"args\":"
-                             "[" NODE("p") ",0]," OUT("[2,1]", 1) "},"
-                                                                  "{\"name\":\"p1\","
-                                                                  "\"op\":"
-                                                                  "\"getitem\","
-                                                                  "\"args\":[" NODE("p") ",1]," OUT(
-                                                                      "[2,2]", 1) "}" WRITE("f",
-                                                                                            "z"
-                                                                                            "e"
-                                                                                            "r"
-                                                                                            "o"
-                                                                                            "_"
-                                                                                            "."
-                                                                                            "d"
-                                                                                            "e"
-                                                                                            "f"
-                                                                                            "a"
-                                                                                            "u"
-                                                                                            "l"
-                                                                                            "t",
-                                                                                            NODE("p1"),
-                                                                                            "["
-                                                                                            "2"
-                                                                                            ","
-                                                                                            "2"
-                                                                                            "]",
-                                                                                            1) WRITE("g",
-                                                                                                     "add_."
-                                                                                                     "Tensor",
-                                                                                                     NODE("y") ","
-                                                                                                               "1",
-                                                                                                     "[2,3]", 1)
-                                                                      CALL("z",
-                                                                           "add."
-                                                                           "Tenso"
-                                                                           "r",
-                                                                           NODE("p"
-                                                                                "0") "," NODE("p"
-                                                                                              "1"),
-                                                                           "[2,2]", 2),
+    EXPECT(DOCUMENT(X DOUBLED SEVERAL("p", "split_with_sizes.default", NODE("y") ",[1,2],1")
+                        ITEM("p0", "p", 0, "[2,1]", 1) ITEM("p1", "p", 1, "[2,2]", 1)
+                            WRITE("f", "zero_.default", NODE("p1"), "[2,2]", 1)
+                                WRITE("g", "add_.Tensor", NODE("y") ",1", "[2,3]", 1)
+                                    CALL("z", "add.Tensor", NODE("p0") "," NODE("p1"), "[2,2]", 2),
                     NODE("z")),
            2, 2, 8, 8);
 }
+/* clang-format on */
 
 Test(aten, fresh_storages_take_what_is_written_to_them)
 {
@@ -327,24 +294,47 @@ Test(aten, in_place_calls_stay_in_place_and_dead_ones_vanish)
     close_text(&o);
 }
 
+/* clang-format off */
+#define UNKNOWN DOCUMENT(X DOUBLED                                                  \
+                         WRITE("u", "frobnicate_.default", NODE("y"), "[2,3]", 1)   \
+                         SEVERAL("two", "twin.default", "[" NODE("y") "]")          \
+                         ITEM("t1", "two", 1, "[4]", 2)                             \
+                         CALL("z", "cat.default", "[" NODE("t1") "," NODE("t1") "],0", "[8]", 3), \
+                         NODE("z") "," NODE("u"))
+/* The first writes to an argument that it was not given, the second hands out a new tensor beside its writing. */
+#define UNKNOWN_RESULTS DOCUMENT(X DOUBLED                                                  \
+                                 WRITE("odd", "frobnicate_.default", "3", "[2,3]", 4)       \
+                                 WRITE("new", "frobnicate.default", NODE("y"), "[5]", 5),   \
+                                 NODE("odd") "," NODE("new") "," NODE("y"))
+/* clang-format on */
+
 Test(aten, unknown_calls_are_opaque_and_keep_their_writes)
 {
     struct opened o;
-    const char *text = DOCUMENT(
-        X DOUBLED WRITE("u", "frobnicate_.default", NODE("y"), "[2,3]",
-                        1) ",{\"name\":\"two\",\"op\":\"aten.twin.default\",\"args\":["
-                           "[" NODE("y") "]]},"
-                                         "{\"name\":\"t1\",\"op\":\"getitem\",\"args\":"
-                                         "[" NODE("two") ",1]," OUT("[4]", 2) "}" CALL(
-                                             "z", "cat.default", "[" NODE("t1") "," NODE("t1") "],0", "[8]", 3),
-        NODE("z") "," NODE("u"));
-    open_text(&o, text, strlen(text));
+    open_text(&o, UNKNOWN, strlen(UNKNOWN));
     cr_assert_eq(o.code, MG_OK, "%s %s", o.err.pointer, o.err.message);
     cr_expect_eq(opaque_count(o.g), 2);
     const struct mg_op_info *writer = &o.g->ops[1], *twin = &o.g->ops[2];
     cr_expect_str_eq(mg_op_attr(writer, MG_ATTR_TARGET)->string, "aten.frobnicate_.default");
     cr_expect_eq(twin->in[0], writer->out[0], "the call behind it reads what it wrote");
     cr_expect_float_eq(mg_op_attr_float(writer, MG_ATTR_BYTES), 48, 0);
+    close_text(&o);
+}
+
+Test(aten, results_of_unknown_calls_are_told_from_what_they_write)
+{
+    struct opened o;
+    open_text(&o, UNKNOWN_RESULTS, strlen(UNKNOWN_RESULTS));
+    cr_assert_eq(o.code, MG_OK, "%s %s", o.err.pointer, o.err.message);
+    cr_assert_eq(opaque_count(o.g), 2);
+    cr_assert_eq(o.g->op_count, 3);
+    const struct mg_op_info *odd = &o.g->ops[1], *both = &o.g->ops[2];
+    cr_expect_eq(odd->out_count, 1);
+    cr_expect(o.g->values[odd->out[0]].is_output);
+    cr_assert_eq(both->out_count, 2);
+    cr_expect_eq(o.g->values[both->out[0]].shape.rank, 1);
+    cr_expect_eq(o.g->values[both->out[1]].shape.rank, 2);
+    cr_expect(o.g->values[both->out[1]].is_output, "y as it was written");
     close_text(&o);
 }
 
