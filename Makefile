@@ -24,6 +24,8 @@ PREFIX ?= /usr/local
 BINDIR ?= $(PREFIX)/bin
 MANDIR ?= $(PREFIX)/share/man
 UNITDIR ?= $(PREFIX)/lib/systemd/system
+INCLUDEDIR ?= $(PREFIX)/include/magis
+LIBDIR ?= $(PREFIX)/lib
 COMPLETIONDIR ?= $(PREFIX)/share/bash-completion/completions
 
 CORE_SRC = $(wildcard core/*/*.c core/*.c)
@@ -49,7 +51,7 @@ PROGRAM = $(if $(wildcard server/main.c),$(BUILD)/magisd)
 PARALLEL = $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(JOBS))
 
 .PHONY: all help deps deps-dev deps-torch test test-build unit unit-build asan asan-build tsan tsan-run fuzz fuzz-run lint bench bench-build \
-	accept demo install uninstall format clean FORCE
+	accept demo install install-library uninstall format clean FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -221,7 +223,7 @@ $(BUILD)/magisd.1: deploy/man.sh $(BUILD)/magisd
 $(BUILD)/magisd.bash: deploy/completion.sh $(BUILD)/magisd
 	@deploy/completion.sh $(BUILD)/magisd > $@
 
-## make install    program, manual page, completion for bash and service unit, to DESTDIR and PREFIX (/usr/local)
+## make install    program, manual page, completion for bash, service unit and library, to DESTDIR and PREFIX (/usr/local)
 install: all $(BUILD)/magisd.1 $(BUILD)/magisd.bash
 	install -D -m 755 $(BUILD)/magisd $(DESTDIR)$(BINDIR)/magisd
 	install -D -m 644 $(BUILD)/magisd.1 $(DESTDIR)$(MANDIR)/man1/magisd.1
@@ -229,10 +231,23 @@ install: all $(BUILD)/magisd.1 $(BUILD)/magisd.bash
 	install -d $(DESTDIR)$(UNITDIR)
 	sed 's|@BINDIR@|$(BINDIR)|' deploy/magisd.service > $(DESTDIR)$(UNITDIR)/magisd.service
 	chmod 644 $(DESTDIR)$(UNITDIR)/magisd.service
+	@$(MAKE) install-library
+
+# The library as it was built: magis.h, what it includes, the archive and the words for pkg-config.
+install-library:
+	cd core && for header in $$($(CC) -MM -I. magis.h | tr -d '\\' | cut -d: -f2-); do \
+		install -D -m 644 $$header $(DESTDIR)$(INCLUDEDIR)/$$header || exit 1; done
+	install -D -m 644 $(BUILD)/libmagis.a $(DESTDIR)$(LIBDIR)/libmagis.a
+	install -d $(DESTDIR)$(LIBDIR)/pkgconfig
+	sed -e 's|@INCLUDEDIR@|$(INCLUDEDIR)|' -e 's|@LIBDIR@|$(LIBDIR)|' \
+		-e "s|@VERSION@|$$(sed -n 's/.*MG_VERSION "\(.*\)"/\1/p' server/version.h)|" \
+		deploy/magis.pc > $(DESTDIR)$(LIBDIR)/pkgconfig/magis.pc
+	chmod 644 $(DESTDIR)$(LIBDIR)/pkgconfig/magis.pc
 
 uninstall:
 	rm -f $(DESTDIR)$(BINDIR)/magisd $(DESTDIR)$(MANDIR)/man1/magisd.1 $(DESTDIR)$(UNITDIR)/magisd.service \
-		$(DESTDIR)$(COMPLETIONDIR)/magisd
+		$(DESTDIR)$(COMPLETIONDIR)/magisd $(DESTDIR)$(LIBDIR)/libmagis.a $(DESTDIR)$(LIBDIR)/pkgconfig/magis.pc
+	rm -rf $(DESTDIR)$(INCLUDEDIR)
 
 clean:
 	rm -rf $(BUILD) build-asan build-tsan build-fuzz

@@ -41,6 +41,16 @@ check_headers() {
     return $bad
 }
 
+# The daemon uses of the core what every program may.
+check_interface() {
+    local header bad=0
+    for header in $(sources 'server/*.[ch]' 'store/*.[ch]' | xargs sed -nE 's|^#include "(core/)?([a-z]+/[a-z_]+\.h)"|\2|p' |
+        grep -vE '^(server|store)/' | sort -u); do
+        grep -qF "#include \"$header\"" core/magis.h || { echo "$header is not part of core/magis.h"; bad=1; }
+    done
+    return $bad
+}
+
 # The build includes core/banned.h before each file; here the files must stand on their own includes.
 check_includes() {
     sources 'core/*.c' 'core/**/*.c' | xargs -r -P "$JOBS" -n 8 "$CC" $FLAGS -fsyntax-only -Werror=implicit-function-declaration
@@ -82,6 +92,7 @@ check_cppcheck() {
 
 need clang-format && step 'formatting' check_format
 step 'each header alone' check_headers
+step 'the interface of the core' check_interface
 step 'core files stand on their own includes' check_includes
 step 'symbols of the core' check_symbols
 need cppcheck && step 'cppcheck' check_cppcheck
