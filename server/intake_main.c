@@ -225,8 +225,7 @@ static enum mg_code answer_estimate(struct ask *a, struct mg_error *err)
     struct mg_plan *plan;
     struct mg_simulation simulation;
     struct mg_search_options options;
-    uint64_t bound = 0;
-    const char *bound_op = NULL;
+    const char *bound_op;
     enum mg_code code = read_posted(a, err);
     if (code != MG_OK)
         return code;
@@ -234,8 +233,6 @@ static enum mg_code answer_estimate(struct ask *a, struct mg_error *err)
     code = mg_plan_original(a->graph, options.device, &a->arena, &plan, err);
     if (code == MG_OK)
         code = mg_plan_simulate(a->graph, plan, &a->arena, &simulation, err);
-    if (code == MG_OK)
-        code = mg_search_lower_bound(a->graph, &options, &bound, &bound_op, err);
     if (code != MG_OK)
         return code;
     struct mg_writer *w = &a->body;
@@ -255,12 +252,8 @@ static enum mg_code answer_estimate(struct ask *a, struct mg_error *err)
     mg_write_member_uint(w, "arena_bytes", plan->figures.arena_bytes);
     mg_write_end_object(w);
     mg_write_member_uint(w, "reserve_bytes", a->request.reserve_bytes);
-    mg_write_member_uint(w, "lower_bound_bytes", bound);
-    mg_write_key(w, "lower_bound_operator");
-    if (bound_op)
-        mg_write_string(w, bound_op);
-    else
-        mg_write_null(w);
+    mg_write_member_uint(w, "lower_bound_bytes", mg_search_lower_bound(a->graph, &options, &bound_op));
+    mg_write_member_string(w, "lower_bound_operator", bound_op);
     mg_timeline_write_hot(w, a->graph, plan, &simulation, 50, &a->arena);
     mg_write_key(w, "unsupported");
     mg_answer_write_unsupported(w, a->graph, &a->arena);

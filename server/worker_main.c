@@ -415,7 +415,7 @@ static void send_end(struct run *run, const struct mg_search_result *result)
     mg_write_member_string(&w, "outcome", outcomes[result->outcome]);
     mg_write_member_string(&w, "stopped_by", stops[result->stopped_by]);
     mg_write_member_uint(&w, "lower_bound_bytes", result->lower_bound_bytes);
-    write_cut(&w, "lower_bound_operator", result->lower_bound_op ? result->lower_bound_op : "", 200);
+    write_cut(&w, "lower_bound_operator", result->lower_bound_op, 200);
     mg_write_member_uint(&w, "evaluations", result->evaluations);
     mg_write_member_uint(&w, "accepted", result->accepted);
     mg_write_member_uint(&w, "rejected", result->rejected);

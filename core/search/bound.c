@@ -29,10 +29,8 @@ static uint64_t operator_bytes(const struct mg_graph *g, const struct mg_search_
     return sum;
 }
 
-enum mg_code mg_search_lower_bound(const struct mg_graph *g, const struct mg_search_options *o, uint64_t *bytes,
-                                   const char **op, struct mg_error *err)
+uint64_t mg_search_lower_bound(const struct mg_graph *g, const struct mg_search_options *o, const char **op)
 {
-    (void)err;
     uint64_t always = 0, inputs = 0, outputs = 0;
     for (uint32_t v = 0; v < g->value_count; v++) {
         const struct mg_value_info *value = &g->values[v];
@@ -45,16 +43,16 @@ enum mg_code mg_search_lower_bound(const struct mg_graph *g, const struct mg_sea
         else if (value->is_output && value->update_of == MG_NONE)
             outputs += storage(o, value);
     }
-    *bytes = always + (inputs > outputs ? inputs : outputs);
+    uint64_t bound = always + (inputs > outputs ? inputs : outputs);
     *op = "";
     if (o->techniques & MG_TECHNIQUE_FISSION)
-        return MG_OK;
+        return bound;
     for (uint32_t i = 0; i < g->op_count; i++) {
         uint64_t here = g->ops[i].is_view ? 0 : operator_bytes(g, o, i, always);
-        if (here > *bytes) {
-            *bytes = here;
+        if (here > bound) {
+            bound = here;
             *op = g->ops[i].name;
         }
     }
-    return MG_OK;
+    return bound;
 }

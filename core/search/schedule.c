@@ -170,14 +170,6 @@ bool mg_schedule_all(struct mg_evaluator *e, const struct mg_scheme *scheme, str
     return schedule_level(e, scheme, list, (struct mg_level){0, list->count}, limits, scratch, &peak) || better;
 }
 
-bool mg_schedule_changed(struct mg_evaluator *e, const struct mg_scheme *scheme, struct mg_list *list, uint32_t from,
-                         uint32_t to, const struct mg_schedule_limits *limits, struct mg_arena *scratch)
-{
-    uint64_t peak = mg_evaluate(e, scheme, list).peak;
-    mg_schedule_interval(e->p, scheme, list, e->live_at, limits, scratch, &from, &to);
-    return try_window(e, scheme, list, from, to, limits, scratch, &peak);
-}
-
 /* ---- for the search ---- */
 
 static struct mg_order_cost cost_of(const uint64_t *live, uint32_t count, uint64_t target)

@@ -26,9 +26,6 @@ bool mg_schedule_window(const struct mg_problem *p, const struct mg_scheme *sche
  * the peak never rises. e->live_at belongs to the result. */
 bool mg_schedule_all(struct mg_evaluator *e, const struct mg_scheme *scheme, struct mg_list *list,
                      const struct mg_schedule_limits *limits, struct mg_arena *scratch);
-/* Incremental: only the interval around the changed steps [from, to). */
-bool mg_schedule_changed(struct mg_evaluator *e, const struct mg_scheme *scheme, struct mg_list *list, uint32_t from,
-                         uint32_t to, const struct mg_schedule_limits *limits, struct mg_arena *scratch);
 
 /* Re-orders around a step at the peak of a list whose live bytes are s->live. */
 struct mg_reorder {

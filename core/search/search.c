@@ -81,10 +81,9 @@ static enum mg_code run(void *context, struct mg_error *err)
     enum mg_code code = mg_searcher_init(s, c->g, err);
     if (code == MG_OK)
         code = start_from_original(c, err);
-    if (code == MG_OK)
-        code = mg_search_lower_bound(c->g, s->options, &c->out->lower_bound_bytes, &c->out->lower_bound_op, err);
     if (code != MG_OK)
         return code;
+    c->out->lower_bound_bytes = mg_search_lower_bound(c->g, s->options, &c->out->lower_bound_op);
     mg_baselines(s, c->out);
     s->started = s->observer->now(s->observer->context);
     mg_improve(s, &c->front);

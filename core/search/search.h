@@ -72,7 +72,7 @@ struct mg_search_result {
     enum mg_outcome outcome;
     enum mg_stopped_by stopped_by;
     uint64_t lower_bound_bytes;
-    const char *lower_bound_op; /* the operator that sets it */
+    const char *lower_bound_op; /* the operator that sets it, or "" */
     uint64_t evaluations, accepted, rejected;
     uint32_t restored; /* starting plans that were taken up */
     double seconds;    /* search time, by observer->now */
@@ -103,7 +103,6 @@ enum mg_code mg_search(const struct mg_graph *g, const struct mg_search_options 
                        struct mg_error *err) MG_WARN_UNUSED;
 
 /* A peak that no allowed technique can get below, without a search; *op is the operator that sets it, or "". */
-enum mg_code mg_search_lower_bound(const struct mg_graph *g, const struct mg_search_options *options, uint64_t *bytes,
-                                   const char **op, struct mg_error *err) MG_WARN_UNUSED;
+uint64_t mg_search_lower_bound(const struct mg_graph *g, const struct mg_search_options *options, const char **op);
 
 #endif

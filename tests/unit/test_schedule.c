@@ -437,6 +437,15 @@ static void changed_steps(const struct mg_list *a, const struct mg_list *b, uint
     *to = b->count - back > front ? b->count - back : front + 1;
 }
 
+/* Re-orders only the interval around the changed steps. */
+static void schedule_around(struct network *n, struct mg_list *list, uint32_t from, uint32_t to,
+                            const struct mg_schedule_limits *limits)
+{
+    mg_evaluate(&n->e, n->scheme, list);
+    mg_schedule_interval(n->p, n->scheme, list, n->e.live_at, limits, n->arena, &from, &to);
+    mg_schedule_window(n->p, n->scheme, list, n->e.live_at, from, to, limits, n->arena);
+}
+
 struct comparison {
     uint32_t cases, same;
     double scratch_s, changed_s, ratio_sum;
@@ -455,7 +464,7 @@ static void compare(struct network *n, struct mg_rng *rng, struct comparison *c)
         double start = now();
         mg_schedule_all(&n->e, n->scheme, &n->work, &limits, n->arena);
         double middle = now();
-        mg_schedule_changed(&n->e, n->scheme, &n->edited, from, to, &limits, n->arena);
+        schedule_around(n, &n->edited, from, to, &limits);
         double end = now();
         check_list(n, &n->work);
         check_list(n, &n->edited);
