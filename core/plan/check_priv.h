@@ -102,9 +102,9 @@ bool mg_check_form(struct mg_check *c);
 bool mg_check_edits(struct mg_check *c);
 /* check_region.c: R1 on the operators listed, lengths, tuples; where each step stands. */
 bool mg_check_regions(struct mg_check *c);
-/* check_walk.c: order, residency and meaning of every step; lives of storages. */
+/* check_walk.c and its parts: order, residency and meaning of every step; lives of storages. */
 bool mg_check_walk(struct mg_check *c);
-/* Is the part's box of a written region output contiguous in it (R5)? */
+/* check_write.c: is the part's box of a written region output contiguous in it (R5)? */
 bool mg_check_box_contiguous(const struct mg_check *c, uint32_t buffer);
 /* check_price.c: every price from the profile. */
 bool mg_check_prices(struct mg_check *c);
