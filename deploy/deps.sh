@@ -7,7 +7,7 @@ set -u
 cd "$(dirname "$0")/.." || exit 2
 
 BUILD_PACKAGES="gcc libc6-dev make pkg-config libmicrohttpd-dev libjansson-dev libsqlite3-dev libuv1-dev zlib1g-dev libdnnl-dev"
-TEST_PACKAGES="libcriterion-dev libonnx-testdata python3 curl ca-certificates procps nodejs npm"
+TEST_PACKAGES="libcriterion-dev libonnx-testdata python3 python3-onnx curl ca-certificates procps nodejs npm"
 BROWSER_PACKAGES="chromium"
 TORCH_PACKAGES="python3-torch python3-torchvision"
 DEV_PACKAGES="git clang clang-format clang-tidy cppcheck libclang-rt-dev"

@@ -36,7 +36,7 @@ static int export(void *context)
     const char *path = x->options->value[MG_OPTION_OUTPUT];
     mg_writer_init(&w);
     int code = MG_EXIT_FAILED;
-    if (mg_export_write(x->format, &w, x->source.graph, plan, arena, &err) != MG_OK)
+    if (mg_export_write(x->format, &w, x->source.graph, plan, &x->source.model, arena, &err) != MG_OK)
         code = mg_source_complain(mg_export_name(x->format), &err);
     else if (mg_writer_finish(&w) && mg_file_write(path ? path : "-", w.data, w.size))
         code = MG_EXIT_DONE;
@@ -67,6 +67,7 @@ static int export_files(struct export *x)
     if (!read_format(options->value[MG_OPTION_FORMAT], &x->format) ||
         (!original && !mg_file_open(&x->plan_file, options->argument[1])))
         return MG_EXIT_USAGE;
+    x->source.keep_contents = x->format == MG_EXPORT_ONNX;
     int code = mg_source_open(&x->source, options, options->argument[0]);
     if (code == MG_EXIT_DONE)
         code = mg_source_guard(&x->source.arena, export, x);
@@ -78,7 +79,7 @@ static int export_files(struct export *x)
 int mg_cmd_export(int argc, char **argv)
 {
     struct mg_options options;
-    struct export x = {.options = &options, .source = {.keep_contents = false}};
+    struct export x = {.options = &options};
     int code;
     if (mg_options_parse(&options, MG_COMMAND_EXPORT, argc, argv, &code))
         code = export_files(&x);

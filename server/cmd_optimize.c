@@ -247,8 +247,8 @@ static bool write_plan(const struct optimize *o, const struct mg_point *point, c
     struct mg_arena arena;
     mg_arena_init(&arena, SIZE_MAX);
     mg_writer_init(&w);
-    bool good = mg_export_write(dot ? MG_EXPORT_DOT : MG_EXPORT_JSON, &w, o->source.graph, point->plan, &arena, &err) ==
-                    MG_OK &&
+    bool good = mg_export_write(dot ? MG_EXPORT_DOT : MG_EXPORT_JSON, &w, o->source.graph, point->plan, NULL, &arena,
+                                &err) == MG_OK &&
                 mg_writer_finish(&w) && mg_file_write(path, w.data, w.size);
     mg_writer_release(&w);
     mg_arena_release(&arena);

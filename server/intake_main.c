@@ -325,7 +325,7 @@ static enum mg_code answer_plan(struct ask *a, struct mg_error *err)
     enum mg_export_format format = mg_export_from_name(name);
     if (format == MG_EXPORT_COUNT)
         return mg_fail(err, MG_ERR_INTERNAL, "", "an unknown format");
-    return mg_export_write(format, &a->body, a->graph, plan, &a->arena, err);
+    return mg_export_write(format, &a->body, a->graph, plan, NULL, &a->arena, err);
 }
 
 /* ---- timings ---- */

@@ -15,7 +15,8 @@ static const char *read_format(struct mg_request *req, enum mg_export_format las
     if (format < MG_EXPORT_COUNT)
         mg_reply_problem(req, "not-acceptable", NULL, "the format %s is for plans; json and dot are for graphs", name);
     else
-        mg_reply_problem(req, "bad-parameter", NULL, "format must be json or dot; of a plan also torch or checkpoint");
+        mg_reply_problem(req, "bad-parameter", NULL,
+                         "format must be json or dot; of a plan also torch, checkpoint or onnx");
     return NULL;
 }
 

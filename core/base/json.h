@@ -102,6 +102,8 @@ void mg_write_member_int(struct mg_writer *w, const char *key, int64_t value);
 void mg_write_member_uint(struct mg_writer *w, const char *key, uint64_t value);
 void mg_write_member_double(struct mg_writer *w, const char *key, double value);
 void mg_write_member_bool(struct mg_writer *w, const char *key, bool value);
+/* Plain bytes, for formats that are no text. */
+void mg_write_bytes(struct mg_writer *w, const void *data, size_t size);
 /* Plain text, for DOT and the like. */
 void mg_write_text(struct mg_writer *w, const char *fmt, ...) MG_PRINTF(2, 3);
 /* True if everything was written; data is NUL-terminated then. */

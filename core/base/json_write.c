@@ -263,6 +263,11 @@ void mg_write_member_bool(struct mg_writer *w, const char *key, bool value)
     mg_write_bool(w, value);
 }
 
+void mg_write_bytes(struct mg_writer *w, const void *data, size_t size)
+{
+    append(w, data, size);
+}
+
 void mg_write_text(struct mg_writer *w, const char *fmt, ...)
 {
     va_list args;

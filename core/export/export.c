@@ -52,9 +52,11 @@ static enum mg_code write_guarded(void *context, struct mg_error *err)
 }
 
 enum mg_code mg_export_write(enum mg_export_format format, struct mg_writer *w, const struct mg_graph *g,
-                             const struct mg_plan *plan, struct mg_arena *arena, struct mg_error *err)
+                             const struct mg_plan *plan, const struct mg_onnx_model *known, struct mg_arena *arena,
+                             struct mg_error *err)
 {
-    struct mg_export e = {.original = g, .g = mg_plan_graph(g, plan), .plan = plan, .arena = arena, .w = w};
+    struct mg_export e = {
+        .original = g, .g = mg_plan_graph(g, plan), .plan = plan, .known = known, .arena = arena, .w = w};
     struct call call = {format, &e};
     mg_writer_init(&e.scratch);
     enum mg_code code = mg_arena_guard(arena, write_guarded, &call, err);

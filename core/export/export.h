@@ -1,12 +1,14 @@
 /* Plans as something that other programs run or read.
  *
- * All take the original graph and a plan of it (mg_plan_read, or mg_plan_derive after unpacking). Where a format does
+ * All take the original graph and a plan of it (mg_plan_read, or mg_plan_derive after unpacking). `known` (or NULL)
+ * has the contents of weights and constants, for formats that hold them. Where a format does
  * not apply they fail with MG_ERR_UNSUPPORTED and a sentence that says what stands in the way; the writer's contents
  * are of no use then. Memory comes from `arena`, which they guard themselves. */
 #ifndef MG_EXPORT_EXPORT_H
 #define MG_EXPORT_EXPORT_H
 
 #include "base/json.h"
+#include "formats/onnx.h"
 #include "plan/plan.h"
 
 enum mg_export_format {
@@ -21,6 +23,7 @@ const char *mg_export_extension(enum mg_export_format format);
 const char *mg_export_media_type(enum mg_export_format format);
 
 enum mg_code mg_export_write(enum mg_export_format format, struct mg_writer *w, const struct mg_graph *g,
-                             const struct mg_plan *plan, struct mg_arena *arena, struct mg_error *err) MG_WARN_UNUSED;
+                             const struct mg_plan *plan, const struct mg_onnx_model *known, struct mg_arena *arena,
+                             struct mg_error *err) MG_WARN_UNUSED;
 
 #endif

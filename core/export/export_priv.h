@@ -9,6 +9,7 @@
 struct mg_export {
     const struct mg_graph *original, *g; /* g: the one that the plan's steps are over */
     const struct mg_plan *plan;
+    const struct mg_onnx_model *known; /* or NULL */
     struct mg_arena *arena;
     struct mg_writer *w;
     struct mg_writer scratch; /* released by whoever calls the writer */
@@ -18,6 +19,7 @@ struct mg_export {
 enum mg_code mg_write_json(struct mg_export *e);
 enum mg_code mg_write_torch(struct mg_export *e);
 enum mg_code mg_write_checkpoint(struct mg_export *e);
+enum mg_code mg_write_onnx(struct mg_export *e);
 
 /* The inside of a JSON string: all but letters, digits and a few signs becomes `escape`uXXXX, where `escape` is a
  * backslash, or two of them inside another string. */

@@ -287,9 +287,11 @@ static inline int64_t *sample_ints(struct mg_arena *arena, const char *text, uin
     return list;
 }
 
+static enum mg_dtype sample_dtype = MG_DTYPE_F32; /* of operands that name none */
+
 static inline mg_value sample_operand(struct bench *b, const char *text)
 {
-    enum mg_dtype dtype = MG_DTYPE_F32;
+    enum mg_dtype dtype = sample_dtype;
     const char *colon = strchr(text, ':');
     if (colon) {
         dtype = mg_dtype_from_name(mg_arena_printf(&b->arena, "%.*s", (int)(colon - text), text));

@@ -1,12 +1,14 @@
 /* Every network of the zoo, in a tiny size and in both variants, as a training step: plans upon which every kind of
  * move is forced (regions, recomputation, swaps, other orders, storage taken over, rewrites) are accepted by the
- * checker, executed literally in one arena, and give the numbers of the graph. */
+ * checker, executed literally in one arena, and give the numbers of the graph. Forward graphs with the moves that ONNX
+ * can say go into ONNX models and back too. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
-#include "exec/exec.h"
 #include "graph/rewrite.h"
+#include "onnx_util.h"
 #include "search/fission.h"
 #include "search/publish.h"
 #include "zoo/zoo.h"
@@ -46,12 +48,15 @@ static const char *tiny_value(const char *network, const char *name)
     return NULL;
 }
 
-static uint32_t tiny_options(const struct mg_zoo_entry *entry, const char *variant, struct mg_zoo_option *out)
+static uint32_t tiny_options(const struct mg_zoo_entry *entry, const char *variant, bool forward,
+                             struct mg_zoo_option *out)
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < entry->parameter_count; i++) {
         const char *name = entry->parameters[i].name, *value = tiny_value(entry->name, name);
         value = strcmp(name, "variant") == 0 ? variant : value;
+        if (forward && strcmp(name, "dropout") == 0)
+            value = "0";
         if (value)
             out[count++] = (struct mg_zoo_option){name, value};
     }
@@ -89,6 +94,7 @@ struct bench {
     double **given, **values; /* before and after the graph was run */
     uint32_t moves;           /* mask of mg_technique, and REUSE */
     uint32_t plans;
+    bool forward; /* no training, no swaps; into ONNX too */
 };
 
 static bool has_weights(const struct mg_graph *g)
@@ -105,9 +111,9 @@ static void build(struct bench *b, const struct mg_zoo_entry *entry)
     struct mg_graph *g;
     struct mg_error err = {0};
     struct mg_training training = {.loss = MG_LOSS_SQUARED, .optimizer = MG_OPTIMIZER_SGD};
-    uint32_t count = tiny_options(entry, b->variant, options);
+    uint32_t count = tiny_options(entry, b->variant, b->forward, options);
     enum mg_code code = mg_zoo_build(entry->name, options, count, &b->arena, &g, &err);
-    if (code == MG_OK && has_weights(g))
+    if (code == MG_OK && has_weights(g) && !b->forward)
         code = mg_graph_differentiate(g, &training, &b->arena, &g, &err);
     if (code == MG_OK)
         code = mg_graph_normalise(g, &b->arena, &b->g, &err);
@@ -163,6 +169,10 @@ static void execute(struct bench *b, const struct mg_plan *plan)
         cr_assert(worst <= 1e-8 * largest, "%s (%s): '%s' differs by %g of %g", b->name, b->variant,
                   b->g->values[v].name, worst, largest);
     }
+    if (b->forward) {
+        code = onnx_round_trip(b->g, plan, b->values, b->name, b->s.arena, &err);
+        cr_assert_eq(code, MG_OK, "%s (%s): %s %s", b->name, b->variant, err.pointer, err.message);
+    }
     for (size_t i = 0; i < plan->step_count; i++)
         b->moves |= is_reuse(b, plan, &plan->steps[i]) ? REUSE : 0;
     b->plans++;
@@ -197,7 +207,7 @@ static void edit(struct bench *b, const struct mg_scheme *l, struct mg_list *lis
             continue;
         const struct mg_gap *gap = &s->gaps[mg_rng_below(&s->rng, gaps)];
         struct mg_chain chain;
-        bool fits = done % 2
+        bool fits = done % 2 && !b->forward
                         ? mg_may_swap(s, l, gap->root) &&
                               mg_edit_swap(&s->spans, list, gap, mg_rng_below(&s->rng, 2) == 0, &spare)
                         : mg_chain_find(&s->spans, s->p, l, gap, &chain) && mg_edit_remat(list, gap, &chain, &spare);
@@ -302,7 +312,7 @@ static enum mg_code force_moves(void *context, struct mg_error *err)
     shuffled(b, none, true);
     for (int i = s->p->op_count > 1000; i < 2; i++) { /* once where graphs are large */
         const struct mg_scheme *parts = split(b, none);
-        cr_expect_not_null(parts, "%s (%s): nothing can be split", b->name, b->variant);
+        cr_expect(parts, "%s (%s): nothing can be split", b->name, b->variant);
         if (parts)
             shuffled(b, parts, i == 1);
     }
@@ -314,7 +324,8 @@ static enum mg_code force_moves(void *context, struct mg_error *err)
     }
     cr_assert_eq(mg_rewrite_find(b->g, false, s->arena, &matches, &match_count, err), MG_OK, "%s", err->message);
     cr_expect(match_count == 0 || b->moves & MG_TECHNIQUE_REWRITE, "%s (%s): no rewrite was used", b->name, b->variant);
-    cr_expect_eq(b->moves & EXPECTED, EXPECTED, "%s (%s): only moves %x", b->name, b->variant, b->moves);
+    uint32_t expected = b->forward ? MG_TECHNIQUE_FISSION : EXPECTED;
+    cr_expect_eq(b->moves & expected, expected, "%s (%s): only moves %x", b->name, b->variant, b->moves);
     mg_searcher_release(s);
     return MG_OK;
 }
@@ -325,9 +336,9 @@ static enum mg_code run_network(void *context, struct mg_error *err)
     return mg_arena_guard(&b->scratch, force_moves, b, err);
 }
 
-static uint32_t prove_network(const struct mg_zoo_entry *entry, const char *variant)
+static struct bench prove_network(const struct mg_zoo_entry *entry, const char *variant, bool forward)
 {
-    struct bench b = {.name = entry->name, .variant = variant, .device = small_device()};
+    struct bench b = {.name = entry->name, .variant = variant, .device = small_device(), .forward = forward};
     struct mg_error err = {0};
     b.observer.now = no_clock;
     b.options = (struct mg_search_options){.device = &b.device, .seed = 1, .techniques = MG_TECHNIQUE_ALL};
@@ -340,7 +351,7 @@ static uint32_t prove_network(const struct mg_zoo_entry *entry, const char *vari
     cr_assert_eq(mg_arena_guard(&b.arena, run_network, &b, &err), MG_OK, "%s: %s", b.name, err.message);
     mg_arena_release(&b.arena);
     mg_arena_release(&b.scratch);
-    return b.plans;
+    return b;
 }
 
 static bool has_variants(const struct mg_zoo_entry *entry)
@@ -356,9 +367,9 @@ static void prove_shard(uint32_t first)
 {
     uint32_t plans = 0, networks = 0;
     for (uint32_t i = first; i < mg_zoo_count(); i += SHARDS, networks++) {
-        plans += prove_network(mg_zoo_at(i), "real");
+        plans += prove_network(mg_zoo_at(i), "real", false).plans;
         if (has_variants(mg_zoo_at(i)))
-            plans += prove_network(mg_zoo_at(i), "paper");
+            plans += prove_network(mg_zoo_at(i), "paper", false).plans;
     }
     cr_expect_gt(networks, 10);
     cr_expect_geq(plans, 4 * networks, "%u plans of %u networks", plans, networks);
@@ -382,4 +393,28 @@ Test(exec_zoo, plans_of_every_network_third_quarter)
 Test(exec_zoo, plans_of_every_network_last_quarter)
 {
     prove_shard(3);
+}
+
+Test(exec_zoo, forward_plans_as_onnx_models)
+{
+    char path[] = "/tmp/magis-onnx-XXXXXX", command[120];
+    uint32_t plans = 0, moves = 0;
+    int fd = mkstemp(path);
+    cr_assert_geq(fd, 0);
+    onnx_models = fdopen(fd, "wb");
+    for (uint32_t i = 0; i < mg_zoo_count(); i++) {
+        if (strcmp(mg_zoo_at(i)->name, "figure6") == 0)
+            continue; /* part of a training step */
+        /* the other variants update statistics, or draw random numbers */
+        struct bench b = prove_network(mg_zoo_at(i), "paper", true);
+        plans += b.plans;
+        moves |= b.moves;
+    }
+    cr_expect_eq(moves & (EXPECTED & ~(uint32_t)MG_TECHNIQUE_SWAP), EXPECTED & ~(uint32_t)MG_TECHNIQUE_SWAP);
+    cr_expect_geq(plans, 4 * mg_zoo_count());
+    cr_assert_eq(fclose(onnx_models), 0);
+    snprintf(command, sizeof command, "/usr/bin/python3 tests/e2e/libcheckonnx.py %s %u", path, plans);
+    int status = system(command);
+    unlink(path);
+    cr_expect_eq(status, 0, "%s: status %d", command, status);
 }

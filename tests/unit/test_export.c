@@ -132,7 +132,7 @@ static void render(struct mg_writer *line, const struct mg_graph *g, struct mg_a
     cr_assert_eq(mg_plan_original(g, mg_device_builtin("rtx3090"), arena, &plan, &err), MG_OK, "%s", err.message);
     for (int i = 0; i < 3; i++) {
         mg_writer_init(&text);
-        cr_assert_eq(mg_export_write(formats[i], &text, g, plan, arena, &err), MG_OK, "%s", err.message);
+        cr_assert_eq(mg_export_write(formats[i], &text, g, plan, NULL, arena, &err), MG_OK, "%s", err.message);
         write_rendered(line, mg_export_name(formats[i]), &text);
     }
     mg_writer_init(&text);

@@ -104,11 +104,12 @@ function doesCard(timeline, batch) {
 }
 
 function downloads(id, point) {
-    const file = (format, label) => {
+    // What may be refused is fetched here, so that the reason can be said.
+    const file = (format, label, refusable = false) => {
         const path = `/jobs/${id}/plans/${point.plan}?format=${format}`;
         const name = `${id}-${point.plan}.${format}`;
         return h("a", {class: "button", href: address(path), download: name, onclick: async (event) => {
-            if (!token.get())
+            if (!token.get() && !refusable)
                 return;
             event.preventDefault();
             try {
@@ -118,7 +119,8 @@ function downloads(id, point) {
             }
         }}, icon("down"), label);
     };
-    return point.plan ? h("div", {class: "row"}, file("json", "Plan (JSON)"), file("dot", "Graph (DOT)")) : null;
+    return point.plan ? h("div", {class: "row"}, file("json", "Plan (JSON)"), file("dot", "Graph (DOT)"),
+        file("onnx", "Model (ONNX)", true)) : null;
 }
 
 // ---- together ----

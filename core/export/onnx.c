@@ -1,0 +1,231 @@
+/* format=onnx: an inference plan as an ONNX model whose nodes stand in the plan's order, parts and recomputations
+ * written out. Weights are inputs by their names, or initializers where the caller knows their contents. */
+#include "export/onnx_walk.h"
+
+enum { MODEL_BYTES = 2000000000 }; /* a message of protocol buffers ends at 2 GiB */
+
+static const char about[] =
+    "A plan of magisd: run the nodes one after the other, in this order, and drop each tensor after its last reader.\n"
+    "Weights without contents are inputs: give them by name, or add the initializers of these names to the model.\n"
+    "Parts of a region's output are joined by Concat, which for a moment holds both; a plan's peak does not count "
+    "that.";
+
+/* ---- what cannot be ---- */
+
+static void note(struct mg_onnx_walk *w, const char *what, mg_value value)
+{
+    mg_emit_reason(&w->sink, mg_arena_printf(w->e->arena, "%s of '%s'", what, w->e->g->values[value].name));
+}
+
+/* Each value once. */
+static void note_swaps(struct mg_onnx_walk *w)
+{
+    const struct mg_plan *plan = w->e->plan;
+    bool *seen = MG_NEW_ARRAY(w->e->arena, bool, w->e->g->value_count);
+    for (size_t s = 0; s < plan->step_count; s++) {
+        const struct mg_step *step = &plan->steps[s];
+        if (step->kind != MG_STEP_STORE && step->kind != MG_STEP_LOAD)
+            continue;
+        uint32_t instance = plan->refs[step->kind == MG_STEP_STORE ? step->in : step->out];
+        mg_value value = plan->instances[instance].value;
+        if (!seen[value])
+            note(w, "the swap", value);
+        seen[value] = true;
+    }
+}
+
+static void note_state(struct mg_onnx_walk *w)
+{
+    for (mg_value v = 0; v < w->e->g->value_count; v++) {
+        const struct mg_value_info *value = &w->e->g->values[v];
+        if (value->update_of != MG_NONE)
+            note(w, "the update", value->update_of);
+        if (value->kind != MG_KIND_COMPUTED && !mg_onnx_elem_type(value->dtype))
+            mg_emit_reason(&w->sink,
+                           mg_arena_printf(w->e->arena, "'%s' of %s", value->name, mg_dtype_name(value->dtype)));
+    }
+}
+
+static enum mg_code unsupported(const struct mg_onnx_walk *w)
+{
+    struct mg_error *err = w->e->err;
+    const char *list = "";
+    size_t i = 0;
+    for (; i < w->sink.reason_count && strlen(list) + strlen(w->sink.reasons[i].text) < sizeof err->message - 80; i++) {
+        const struct mg_emit_reason *reason = &w->sink.reasons[i];
+        list = mg_arena_printf(w->e->arena, "%s%s%s", list, i ? ", " : "", reason->text);
+        if (reason->count > 1)
+            list = mg_arena_printf(w->e->arena, "%s x %u", list, reason->count);
+    }
+    if (i < w->sink.reason_count)
+        list = mg_arena_printf(w->e->arena, "%s and %zu more", list, w->sink.reason_count - i);
+    return mg_fail(err, MG_ERR_UNSUPPORTED, "", "an ONNX model cannot hold: %s", list);
+}
+
+/* Lists every operator without a writer before anything is written. */
+static bool is_possible(struct mg_onnx_walk *w)
+{
+    note_swaps(w);
+    note_state(w);
+    if (!w->sink.reason_count)
+        return true;
+    for (size_t s = 0; s < w->e->plan->step_count; s++) {
+        const struct mg_step *step = &w->e->plan->steps[s];
+        if (step->kind == MG_STEP_COMPUTE && !mg_emit_knows(w->e->g->ops[step->op].type))
+            mg_emit_reason(&w->sink, mg_op_type_name(w->e->g->ops[step->op].type));
+    }
+    return false;
+}
+
+/* ---- the model ---- */
+
+/* ValueInfoProto. */
+static void put_value(struct mg_onnx_walk *w, struct mg_writer *graph, uint32_t field, mg_value value)
+{
+    const struct mg_value_info *info = &w->e->g->values[value];
+    struct mg_writer *inner = w->sink.inner, list;
+    mg_writer_init(&list);
+    for (uint32_t d = 0; d < info->shape.rank; d++) {
+        mg_wire_put_int(&inner[0], 1, info->shape.dim[d]);
+        mg_wire_put_message(&list, 1, &inner[0]);
+    }
+    mg_wire_put_int(&inner[0], 1, mg_onnx_elem_type(info->dtype));
+    mg_wire_put_message(&inner[0], 2, &list);
+    mg_wire_put_message(&inner[1], 1, &inner[0]);
+    mg_wire_put_text(&inner[2], 1, info->name);
+    mg_wire_put_message(&inner[2], 2, &inner[1]);
+    mg_wire_put_message(graph, field, &inner[2]);
+    mg_writer_release(&list);
+}
+
+static const struct mg_onnx_data *contents_of(const struct mg_onnx_walk *w, const char *name)
+{
+    const struct mg_onnx_model *known = w->e->known;
+    for (size_t i = 0; known && i < known->content_count; i++)
+        if (strcmp(known->contents[i].value, name) == 0)
+            return known->contents[i].data;
+    return NULL;
+}
+
+static bool put_contents(struct mg_onnx_walk *w, const struct mg_value_info *value)
+{
+    const struct mg_onnx_data *data = contents_of(w, value->name);
+    if (!data || w->sink.initializers.size + value->bytes > MODEL_BYTES)
+        return false;
+    struct mg_arena_mark mark = mg_arena_mark(w->e->arena);
+    int64_t count = mg_shape_elements(&value->shape);
+    double *numbers = MG_NEW_ARRAY(w->e->arena, double, count + 1);
+    for (int64_t i = 0; i < count; i++)
+        numbers[i] = mg_onnx_data_at(data, i);
+    mg_emit_initializer(&w->sink, value->name, value->dtype, &value->shape,
+                        mg_onnx_encode(value->dtype, numbers, count, w->e->arena));
+    mg_arena_rewind(w->e->arena, mark);
+    return true;
+}
+
+/* Inputs first, then what is resident. */
+static void put_given(struct mg_onnx_walk *w, struct mg_writer *graph)
+{
+    for (int pass = 0; pass < 2; pass++)
+        for (mg_value v = 0; v < w->e->g->value_count; v++) {
+            const struct mg_value_info *value = &w->e->g->values[v];
+            if (value->kind == MG_KIND_COMPUTED || (value->kind == MG_KIND_INPUT) != (pass == 0))
+                continue;
+            if (pass == 0 || !put_contents(w, value))
+                put_value(w, graph, 11, v);
+        }
+}
+
+static enum mg_code put_outputs(struct mg_onnx_walk *w, struct mg_writer *graph)
+{
+    const struct mg_graph *original = w->e->original;
+    for (size_t i = 0; i < original->output_count; i++) {
+        const char *name = original->values[original->outputs[i]].name;
+        mg_value value = mg_graph_find_value(w->e->g, name);
+        const char *have = value == MG_NONE ? NULL : w->named[value] ? name : mg_onnx_final(w, value);
+        if (!have)
+            return mg_fail(w->e->err, MG_ERR_INVALID, "", "the plan does not hold an output at its end");
+        if (!w->named[value])
+            mg_emit_one(&w->sink, name, "Identity", IN(have), NULL);
+        w->named[value] = true;
+        put_value(w, graph, 12, value);
+    }
+    return MG_OK;
+}
+
+static void put_property(struct mg_onnx_walk *w, const char *key, const char *value)
+{
+    struct mg_writer *entry = &w->sink.inner[0];
+    mg_wire_put_text(entry, 1, key);
+    mg_wire_put_text(entry, 2, value);
+    mg_wire_put_message(w->e->w, 14, entry);
+}
+
+static void put_model(struct mg_onnx_walk *w, struct mg_writer *graph)
+{
+    struct mg_writer *out = w->e->w;
+    const struct mg_figures *figures = &w->e->plan->figures;
+    const char *name = w->e->original->name;
+    mg_wire_put_int(out, 1, MG_ONNX_IR);
+    mg_wire_put_text(out, 2, "magisd");
+    mg_wire_put_text(out, 6, about);
+    mg_write_bytes(graph, w->sink.nodes.data, w->sink.nodes.size);
+    mg_wire_put_text(graph, 2, *name ? name : "graph");
+    mg_write_bytes(graph, w->sink.initializers.data, w->sink.initializers.size);
+    graph->failed = graph->failed || w->sink.nodes.failed || w->sink.initializers.failed;
+    mg_wire_put_message(out, 7, graph);
+    mg_wire_put_text(&w->sink.inner[0], 1, "");
+    mg_wire_put_int(&w->sink.inner[0], 2, MG_ONNX_OPSET);
+    mg_wire_put_message(out, 8, &w->sink.inner[0]);
+    put_property(w, "magis_graph", w->e->original->digest);
+    put_property(w, "magis_peak_bytes", mg_arena_printf(w->e->arena, "%llu", (unsigned long long)figures->peak_bytes));
+}
+
+static void begin(struct mg_onnx_walk *w)
+{
+    const struct mg_plan *plan = w->e->plan;
+    w->held = MG_NEW_ARRAY(w->e->arena, struct mg_onnx_held, plan->instance_count);
+    w->joined = MG_NEW_ARRAY(w->e->arena, struct mg_onnx_joined *, plan->instance_count);
+    w->named = MG_NEW_ARRAY(w->e->arena, bool, w->e->g->value_count);
+    for (mg_value v = 0; v < w->e->g->value_count; v++)
+        w->named[v] = w->e->g->values[v].kind != MG_KIND_COMPUTED;
+    for (uint32_t i = 0; i < plan->instance_count; i++) {
+        if (plan->instances[i].made_by != MG_NONE || plan->instances[i].view_of != MG_NONE)
+            continue;
+        w->held[i].name = w->e->g->values[plan->instances[i].value].name;
+        mg_onnx_whole_box(w->e->g, plan->instances[i].value, &w->held[i].box);
+    }
+}
+
+static enum mg_code write_model(struct mg_onnx_walk *w)
+{
+    struct mg_writer *graph = &w->e->scratch;
+    if (!is_possible(w))
+        return unsupported(w);
+    begin(w);
+    put_given(w, graph);
+    enum mg_code code = mg_onnx_walk_steps(w, 0, (uint32_t)w->e->plan->step_count);
+    if (code == MG_OK)
+        code = put_outputs(w, graph);
+    if (code == MG_OK && w->sink.reason_count)
+        code = unsupported(w);
+    if (code == MG_OK)
+        put_model(w, graph);
+    return code;
+}
+
+static enum mg_code write_guarded(void *context, struct mg_error *err)
+{
+    (void)err;
+    return write_model(context);
+}
+
+enum mg_code mg_write_onnx(struct mg_export *e)
+{
+    struct mg_onnx_walk *w = MG_NEW(e->arena, struct mg_onnx_walk);
+    w->e = e;
+    mg_sink_init(&w->sink, e->g, e->arena);
+    enum mg_code code = mg_arena_guard(e->arena, write_guarded, w, e->err); /* its buffers are not the arena's */
+    mg_sink_release(&w->sink);
+    return code;
+}
