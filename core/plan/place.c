@@ -8,7 +8,7 @@
  * 4. While effort is left: place_exact.c searches for a packing at the lower bound, the largest sum of
  *    live bytes.
  * Everything stops at the lower bound. Effort is counted in comparisons, never in seconds. One placement
- * is O(n * placed). */
+ * is O(n * placed), so of very many buffers there is one only, by place_online.c. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -156,13 +156,18 @@ int mg_place_compare_keys(const void *a, const void *b)
     return key_of(a)->item < key_of(b)->item ? -1 : 1;
 }
 
-static void make_order(const struct mg_placement *p, int kind, uint32_t *order, struct mg_arena *scratch)
+enum order_kind { BY_SIZE, BY_AREA, BY_BEGIN, BY_LIFE, ORDERS };
+
+static void make_order(const struct mg_placement *p, enum order_kind kind, uint32_t *order, struct mg_arena *scratch)
 {
     struct mg_place_key *keys = MG_NEW_ARRAY(scratch, struct mg_place_key, p->count);
     for (uint32_t i = 0; i < p->count; i++) {
         const struct mg_place_item *item = &p->items[i];
         double size = (double)item->size, life = (double)(item->upper - item->lower);
-        double by[MG_PLACE_ORDERS][2] = {{size, life}, {size * life, size}, {-(double)item->lower, size}, {life, size}};
+        double by[][2] = {[BY_SIZE] = {size, life},
+                          [BY_AREA] = {size * life, size},
+                          [BY_BEGIN] = {-(double)item->lower, size},
+                          [BY_LIFE] = {life, size}};
         keys[i] = (struct mg_place_key){{by[kind][0], by[kind][1]}, i};
     }
     qsort(keys, p->count, sizeof *keys, mg_place_compare_keys);
@@ -170,11 +175,23 @@ static void make_order(const struct mg_placement *p, int kind, uint32_t *order, 
         order[i] = keys[i].item;
 }
 
+/* One placement by comparisons would take longer than all that a caller may ask for. */
+static bool is_large(const struct mg_placement *p)
+{
+    return (uint64_t)p->count * p->count / 2 > MG_PLACE_EFFORT;
+}
+
 static void try_orders(struct mg_placement *p, struct mg_arena *scratch)
 {
     uint32_t *order = MG_NEW_ARRAY(scratch, uint32_t, p->count);
     size_t blocker = 0;
-    for (int kind = 0; kind < MG_PLACE_ORDERS && p->height > p->bound; kind++) {
+    if (is_large(p)) {
+        make_order(p, BY_BEGIN, order, scratch);
+        keep(p, mg_place_online(p, order, scratch));
+        p->effort = 0;
+        return;
+    }
+    for (enum order_kind kind = 0; kind < ORDERS && p->height > p->bound; kind++) {
         if (kind > 0 && p->effort < 0)
             return;
         make_order(p, kind, order, scratch);
@@ -199,6 +216,8 @@ static void improve(struct mg_placement *p, struct mg_arena *scratch)
     struct mg_rng rng;
     uint32_t *order = MG_NEW_ARRAY(scratch, uint32_t, p->count);
     size_t blocker = 0;
+    if (p->height <= p->bound || p->effort <= 0)
+        return;
     mg_rng_init(&rng, p->count);
     memcpy(order, p->order, p->count * sizeof *order);
     (void)place_in_order(p, order, UINT64_MAX - 1, &blocker);

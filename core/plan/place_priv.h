@@ -1,11 +1,9 @@
-/* Placement's working set, for place.c and place_exact.c. */
+/* Placement's working set, for place.c and what it calls. */
 #ifndef MG_PLAN_PLACE_PRIV_H
 #define MG_PLAN_PLACE_PRIV_H
 
 #include "base/digest.h"
 #include "plan/plan_priv.h"
-
-enum { MG_PLACE_ORDERS = 4 };
 
 struct mg_place_event {
     uint32_t at;
@@ -34,5 +32,7 @@ struct mg_placement {
 int mg_place_compare_keys(const void *a, const void *b);
 /* Searches for a packing at the lower bound, then for lower ones than the best, with about `effort`. */
 void mg_place_exact(struct mg_placement *p, int64_t effort, struct mg_arena *scratch);
+/* Best fit in the order of begins (`by_begin`, items); fills p->trial and returns the height. */
+uint64_t mg_place_online(struct mg_placement *p, const uint32_t *by_begin, struct mg_arena *scratch);
 
 #endif
