@@ -1,11 +1,12 @@
 /* The cuda back end: a context, three streams, memory, kernels compiled at run time, products by cuBLASLt. */
 #include "measure/cuda_priv.h"
+#include "measure/cuda_text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCK = 256, MOST_KERNELS = 64, MOST_GRID = 65535 };
+enum { BLOCK = CUDA_BLOCK, MOST_KERNELS = 64, MOST_GRID = 65535 };
 
 enum mg_code mg_cuda_failed(const struct cuda *cuda, int status, const char *what, struct mg_error *err)
 {
@@ -39,7 +40,7 @@ static enum mg_code describe(struct mg_engine *engine, struct cuda *cuda, struct
     int major = attribute(cuda, CUDA_ATTRIBUTE_MAJOR), minor = attribute(cuda, CUDA_ATTRIBUTE_MINOR), version = 0;
     size_t bytes = 0;
     snprintf(p->backend, sizeof p->backend, "cuda");
-    snprintf(p->backend_version, sizeof p->backend_version, "1");
+    snprintf(p->backend_version, sizeof p->backend_version, "2");
     TRY(driver->device_name(p->device, sizeof p->device, cuda->device), "the device's name");
     TRY(driver->device_memory(&bytes, cuda->device), "the device's memory");
     TRY(driver->driver_version(&version), "the driver's version");
@@ -48,6 +49,7 @@ static enum mg_code describe(struct mg_engine *engine, struct cuda *cuda, struct
     if (cuda->calls.nvrtc.version(&major, &version) == 0)
         snprintf(p->runtime, sizeof p->runtime, "NVRTC %d.%d", major, version);
     snprintf(p->blas, sizeof p->blas, "%s", cuda->calls.blas_version);
+    snprintf(p->dnn, sizeof p->dnn, "%s", cuda->calls.dnn_version);
     cuda->compute = attribute(cuda, CUDA_ATTRIBUTE_MAJOR) * 10 + minor;
     p->units = (uint32_t)attribute(cuda, CUDA_ATTRIBUTE_MULTIPROCESSORS);
     p->cache_bytes = (uint64_t)attribute(cuda, CUDA_ATTRIBUTE_CACHE_BYTES);
@@ -88,6 +90,10 @@ enum mg_code mg_cuda_open(struct mg_engine *engine, const struct cuda_calls *cal
     if (code != MG_OK)
         return code;
     TRY(cuda->calls.blas.create(&cuda->blas), "cuBLASLt");
+    if (cuda->calls.dnn.create)
+        TRY(cuda->calls.dnn.create(&cuda->dnn), "cuDNN");
+    if (cuda->dnn)
+        TRY(cuda->calls.dnn.set_stream(cuda->dnn, cuda->stream[MG_STREAM_COMPUTE]), "cuDNN");
     return describe(engine, cuda, err);
 }
 
@@ -110,6 +116,8 @@ static void cuda_close(struct mg_engine *engine)
     const struct cuda_driver *driver = &cuda->calls.driver;
     if (cuda->blas)
         cuda->calls.blas.destroy(cuda->blas);
+    if (cuda->dnn)
+        cuda->calls.dnn.destroy(cuda->dnn);
     if (cuda->scratch)
         driver->memory_free(cuda->scratch);
     for (int i = 0; i < 3; i++) {
@@ -190,13 +198,17 @@ static enum mg_code prepare_kernels(struct mg_prepared *p, struct cuda_op *op, s
     return code == MG_OK ? find_kernels(cuda, p, elements, op, err) : code;
 }
 
+/* Libraries first; where they do not take the operands, kernels of our own stand in. */
 static enum mg_code cuda_prepare(struct mg_prepared *p, struct mg_error *err)
 {
     struct cuda_op *op = MG_NEW(&p->arena, struct cuda_op);
+    enum mg_code code = MG_ERR_UNSUPPORTED;
     p->detail = op;
     if (p->op.type == MG_OP_MATMUL || p->op.type == MG_OP_GEMM)
-        return mg_cuda_prepare_product(p, op, err);
-    return prepare_kernels(p, op, err);
+        code = mg_cuda_prepare_product(p, op, err);
+    else if (mg_cuda_is_conv(p->op.type))
+        code = mg_cuda_prepare_conv(p, op, err);
+    return code == MG_ERR_UNSUPPORTED ? prepare_kernels(p, op, err) : code;
 }
 
 static void cuda_release(struct mg_prepared *p)
@@ -208,23 +220,44 @@ static void cuda_release(struct mg_prepared *p)
     if (op->module)
         cuda->calls.driver.module_unload(op->module);
     mg_cuda_release_product(cuda, op);
+    mg_cuda_release_conv(cuda, op);
+}
+
+enum { MOST_PARAMETERS = 64 };
+
+/* Numbers behind the addresses: by which random numbers are drawn. */
+static uint32_t origin_parameters(const struct mg_prepared *p, const struct mg_exec_origin *origin, uint64_t *numbers)
+{
+    const struct mg_shape *shape = &p->op.out_shape[0];
+    uint32_t count = 0;
+    if (!mg_cuda_is_random(p->op.type))
+        return 0;
+    numbers[count++] = origin ? origin->seed : 0;
+    numbers[count++] = origin ? origin->op : 0;
+    for (uint32_t d = 0; d < shape->rank; d++) {
+        bool whole = origin && origin->whole.rank;
+        numbers[count++] = (uint64_t)(origin ? origin->lo[d] : 0);
+        numbers[count++] = (uint64_t)(whole ? origin->whole.dim[d] : shape->dim[d]);
+    }
+    return count;
 }
 
 static enum mg_code launch_all(struct cuda *cuda, const struct mg_prepared *p, const void *const *in, void *const *out,
-                               struct mg_error *err)
+                               const struct mg_exec_origin *origin, struct mg_error *err)
 {
-    enum { MOST = 64 };
     const struct cuda_op *op = p->detail;
-    uint64_t address[MOST];
-    void *parameters[MOST];
+    uint64_t number[MOST_PARAMETERS + 2 * MG_MAX_RANK + 2];
+    void *parameters[MOST_PARAMETERS + 2 * MG_MAX_RANK + 3] = {NULL};
     uint32_t count = p->op.out_count + p->op.in_count;
-    if (count > MOST)
+    if (count > MOST_PARAMETERS)
         return mg_prepared_refuse(p, err, "it has too many operands");
     for (uint32_t i = 0; i < count; i++) {
         const void *at = i < p->op.out_count ? out[i] : in[i - p->op.out_count];
-        address[i] = (uint64_t)(uintptr_t)at;
-        parameters[i] = &address[i];
+        number[i] = (uint64_t)(uintptr_t)at;
     }
+    count += origin_parameters(p, origin, number + count);
+    for (uint32_t i = 0; i < count; i++)
+        parameters[i] = &number[i];
     for (uint32_t i = 0; i < op->launch_count; i++)
         if (op->launches[i].grid > 0)
             TRY(cuda->calls.driver.launch(op->launches[i].function, op->launches[i].grid, 1, 1, op->launches[i].block,
@@ -238,8 +271,9 @@ static enum mg_code cuda_run(struct mg_prepared *p, const void *const *in, void 
 {
     struct cuda *cuda = p->engine->detail;
     const struct cuda_op *op = p->detail;
-    (void)origin;
-    return op->desc ? mg_cuda_run_product(p, in, out, err) : launch_all(cuda, p, in, out, err);
+    if (op->conv)
+        return mg_cuda_run_conv(p, in, out, err);
+    return op->desc ? mg_cuda_run_product(p, in, out, err) : launch_all(cuda, p, in, out, origin, err);
 }
 
 /* Between two events on the stream, so that the host's part does not count. */

@@ -14,28 +14,45 @@ static const struct symbol driver[] = {
 #define MG_DRIVER(name, symbol, parameters) {symbol, offsetof(struct cuda_driver, name)},
 #define MG_NVRTC(name, symbol, parameters)
 #define MG_BLAS(name, symbol, parameters)
+#define MG_DNN(name, symbol, parameters)
 #include "measure/cuda_calls.def"
 #undef MG_DRIVER
 #undef MG_NVRTC
 #undef MG_BLAS
+#undef MG_DNN
 };
 static const struct symbol nvrtc[] = {
 #define MG_DRIVER(name, symbol, parameters)
 #define MG_NVRTC(name, symbol, parameters) {symbol, offsetof(struct cuda_nvrtc, name)},
 #define MG_BLAS(name, symbol, parameters)
+#define MG_DNN(name, symbol, parameters)
 #include "measure/cuda_calls.def"
 #undef MG_DRIVER
 #undef MG_NVRTC
 #undef MG_BLAS
+#undef MG_DNN
 };
 static const struct symbol blas[] = {
 #define MG_DRIVER(name, symbol, parameters)
 #define MG_NVRTC(name, symbol, parameters)
 #define MG_BLAS(name, symbol, parameters) {symbol, offsetof(struct cuda_blas, name)},
+#define MG_DNN(name, symbol, parameters)
 #include "measure/cuda_calls.def"
 #undef MG_DRIVER
 #undef MG_NVRTC
 #undef MG_BLAS
+#undef MG_DNN
+};
+static const struct symbol dnn[] = {
+#define MG_DRIVER(name, symbol, parameters)
+#define MG_NVRTC(name, symbol, parameters)
+#define MG_BLAS(name, symbol, parameters)
+#define MG_DNN(name, symbol, parameters) {symbol, offsetof(struct cuda_dnn, name)},
+#include "measure/cuda_calls.def"
+#undef MG_DRIVER
+#undef MG_NVRTC
+#undef MG_BLAS
+#undef MG_DNN
 };
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
@@ -44,6 +61,8 @@ static const char *const driver_names[] = {"libcuda.so.1", NULL};
 static const char *const nvrtc_names[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2", "libnvrtc.so", NULL};
 static const char *const blas_names[] = {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so.11",
                                          "libcublasLt.so", NULL};
+
+static const char *const dnn_names[] = {"libcudnn.so.9", "libcudnn.so.8", "libcudnn.so", NULL};
 
 static enum mg_code load(const char *const *names, const struct symbol *symbols, size_t count, void *calls,
                          void **library, struct mg_error *err)
@@ -64,10 +83,20 @@ static enum mg_code load(const char *const *names, const struct symbol *symbols,
     return MG_OK;
 }
 
-/* They stay open: contexts and caches of theirs outlive an engine. */
+static void write_version(void *library, const char *symbol, const char *name, char *to, size_t room)
+{
+    size_t (*version)(void) = NULL;
+    void *address = dlsym(library, symbol);
+    memcpy(&version, &address, sizeof version);
+    if (version)
+        snprintf(to, room, "%s %zu", name, version());
+}
+
+/* They stay open: contexts and caches of theirs outlive an engine. Without cuDNN convolutions are not measured. */
 enum mg_code mg_cuda_load(struct cuda_calls *calls, struct mg_error *err)
 {
     void *library;
+    struct mg_error absent;
     enum mg_code code = load(driver_names, driver, COUNT(driver), &calls->driver, &library, err);
     if (code == MG_OK)
         code = load(nvrtc_names, nvrtc, COUNT(nvrtc), &calls->nvrtc, &library, err);
@@ -75,10 +104,10 @@ enum mg_code mg_cuda_load(struct cuda_calls *calls, struct mg_error *err)
         code = load(blas_names, blas, COUNT(blas), &calls->blas, &library, err);
     if (code != MG_OK)
         return code;
-    size_t (*version)(void) = NULL;
-    void *address = dlsym(library, "cublasLtGetVersion");
-    memcpy(&version, &address, sizeof version);
-    if (version)
-        snprintf(calls->blas_version, sizeof calls->blas_version, "cuBLASLt %zu", version());
+    write_version(library, "cublasLtGetVersion", "cuBLASLt", calls->blas_version, sizeof calls->blas_version);
+    if (load(dnn_names, dnn, COUNT(dnn), &calls->dnn, &library, &absent) == MG_OK)
+        write_version(library, "cudnnGetVersion", "cuDNN", calls->dnn_version, sizeof calls->dnn_version);
+    else
+        memset(&calls->dnn, 0, sizeof calls->dnn);
     return MG_OK;
 }

@@ -30,38 +30,67 @@ struct cublaslt_choice { /* cublasLtMatmulHeuristicResult_t */
     int reserved[4];
 };
 
+/* cuDNN: types, math, layouts; -1 in a dimension would be an error */
+enum { CUDNN_FLOAT = 0, CUDNN_BFLOAT16 = 9, CUDNN_CROSS_CORRELATION = 1, CUDNN_TENSOR_NCHW = 0 };
+enum { CUDNN_DEFAULT_MATH = 0, CUDNN_TENSOR_OP_MATH = 1, CUDNN_FMA_MATH = 3 };
+struct cudnn_choice { /* cudnnConvolution*AlgoPerf_t */
+    int algorithm, status;
+    float time;
+    size_t memory;
+    int determinism, math;
+    int reserved[3];
+};
+
 struct cuda_driver {
 #define MG_DRIVER(name, symbol, parameters) int(*name) parameters;
 #define MG_NVRTC(name, symbol, parameters)
 #define MG_BLAS(name, symbol, parameters)
+#define MG_DNN(name, symbol, parameters)
 #include "measure/cuda_calls.def"
 #undef MG_DRIVER
 #undef MG_NVRTC
 #undef MG_BLAS
+#undef MG_DNN
 };
 struct cuda_nvrtc {
 #define MG_DRIVER(name, symbol, parameters)
 #define MG_NVRTC(name, symbol, parameters) int(*name) parameters;
 #define MG_BLAS(name, symbol, parameters)
+#define MG_DNN(name, symbol, parameters)
 #include "measure/cuda_calls.def"
 #undef MG_DRIVER
 #undef MG_NVRTC
 #undef MG_BLAS
+#undef MG_DNN
 };
 struct cuda_blas {
 #define MG_DRIVER(name, symbol, parameters)
 #define MG_NVRTC(name, symbol, parameters)
 #define MG_BLAS(name, symbol, parameters) int(*name) parameters;
+#define MG_DNN(name, symbol, parameters)
 #include "measure/cuda_calls.def"
 #undef MG_DRIVER
 #undef MG_NVRTC
 #undef MG_BLAS
+#undef MG_DNN
+};
+struct cuda_dnn { /* all NULL where there is no cuDNN */
+#define MG_DRIVER(name, symbol, parameters)
+#define MG_NVRTC(name, symbol, parameters)
+#define MG_BLAS(name, symbol, parameters)
+#define MG_DNN(name, symbol, parameters) int(*name) parameters;
+#include "measure/cuda_calls.def"
+#undef MG_DRIVER
+#undef MG_NVRTC
+#undef MG_BLAS
+#undef MG_DNN
 };
 struct cuda_calls {
     struct cuda_driver driver;
     struct cuda_nvrtc nvrtc;
     struct cuda_blas blas;
-    char blas_version[32];
+    struct cuda_dnn dnn;
+    char blas_version[32], dnn_version[32];
 };
 /* Opens the libraries; MG_ERR_UNSUPPORTED says which one is missing. */
 enum mg_code mg_cuda_load(struct cuda_calls *calls, struct mg_error *err);
@@ -72,9 +101,9 @@ struct cuda {
     struct cuda_calls calls;
     int device;
     void *context, *stream[3], *event[3], *begin, *end; /* streams by enum mg_stream */
-    void *blas;
-    int compute;      /* 90: sm_90 */
-    uint64_t scratch; /* device memory of the operator that runs */
+    void *blas, *dnn;                                   /* dnn: NULL where there is none */
+    int compute;                                        /* 90: sm_90 */
+    uint64_t scratch;                                   /* device memory of the operator that runs */
     uint64_t scratch_bytes;
 };
 
@@ -90,14 +119,22 @@ struct cuda_op {
     void *desc, *layout[3]; /* product: a, b, result */
     struct cublaslt_choice choice;
     float alpha, beta;
+    void *conv, *tensor[2], *filter, *addend[2]; /* convolution: x, y; operands that are added */
+    int algorithm;
 };
 enum mg_code mg_cuda_failed(const struct cuda *cuda, int status, const char *what, struct mg_error *err);
 /* Products of matrices (cuda_product.c). */
 enum mg_code mg_cuda_prepare_product(struct mg_prepared *p, struct cuda_op *op, struct mg_error *err);
 enum mg_code mg_cuda_run_product(struct mg_prepared *p, const void *const *in, void *const *out, struct mg_error *err);
 void mg_cuda_release_product(struct cuda *cuda, struct cuda_op *op);
-/* Source of the kernels k0, k1, ... of an operator that is elementwise or moves elements; malloc'ed, NULL if it is
- * neither. `elements` receives for each kernel how many threads have work (at most `most` kernels). */
+enum mg_code mg_cuda_grow_scratch(struct cuda *cuda, uint64_t bytes, struct mg_error *err);
+/* Convolutions and their gradients (cuda_conv.c). */
+bool mg_cuda_is_conv(enum mg_op_type type);
+enum mg_code mg_cuda_prepare_conv(struct mg_prepared *p, struct cuda_op *op, struct mg_error *err);
+enum mg_code mg_cuda_run_conv(struct mg_prepared *p, const void *const *in, void *const *out, struct mg_error *err);
+void mg_cuda_release_conv(struct cuda *cuda, struct cuda_op *op);
+/* Source of the kernels k0, k1, ... of an operator; malloc'ed, NULL if there are none for it. `elements` receives for
+ * each kernel how many threads have work (at most `most` kernels). */
 char *mg_cuda_source(struct mg_prepared *p, int64_t *elements, uint32_t most, uint32_t *count);
 
 #endif

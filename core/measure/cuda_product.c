@@ -92,7 +92,7 @@ static int choose(struct cuda *cuda, struct cuda_op *op)
     return status == 0 && found == 0 ? -1 : status;
 }
 
-static enum mg_code grow_scratch(struct cuda *cuda, uint64_t bytes, struct mg_error *err)
+enum mg_code mg_cuda_grow_scratch(struct cuda *cuda, uint64_t bytes, struct mg_error *err)
 {
     uint64_t address = 0;
     if (bytes <= cuda->scratch_bytes)
@@ -131,10 +131,12 @@ enum mg_code mg_cuda_prepare_product(struct mg_prepared *p, struct cuda_op *op, 
         status = make_layout(&cuda->calls.blas, &m[i], type, m[2].batch, &op->layout[i]);
     if (status == 0)
         status = choose(cuda, op);
-    if (status != 0)
+    if (status != 0) {
+        mg_cuda_release_product(cuda, op);
         return mg_prepared_refuse(p, err, "cuBLASLt has no such product");
+    }
     p->workspace = op->choice.workspace_bytes;
-    return grow_scratch(cuda, p->workspace, err);
+    return mg_cuda_grow_scratch(cuda, p->workspace, err);
 }
 
 void mg_cuda_release_product(struct cuda *cuda, struct cuda_op *op)
@@ -144,6 +146,8 @@ void mg_cuda_release_product(struct cuda *cuda, struct cuda_op *op)
             cuda->calls.blas.layout_destroy(op->layout[i]);
     if (op->desc)
         cuda->calls.blas.desc_destroy(op->desc);
+    memset(op->layout, 0, sizeof op->layout);
+    op->desc = NULL;
 }
 
 enum mg_code mg_cuda_run_product(struct mg_prepared *p, const void *const *in, void *const *out, struct mg_error *err)

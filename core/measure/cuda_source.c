@@ -1,4 +1,5 @@
-/* Kernels as text for the run-time compiler: elementwise operators from elementwise.def, movement from moves.h. Every
+/* Kernels as text for the run-time compiler: elementwise operators from elementwise.def, movement from moves.h, the
+ * rest from kernels.cu (cuda_families.c). Every
  * shape and stride is a constant in the text, so the compiler divides by multiplying. Kernel arguments are the results'
  * addresses, then the operands'. */
 #include <float.h>
@@ -9,16 +10,11 @@
 #include <string.h>
 
 #include "measure/cuda_priv.h"
+#include "measure/cuda_text.h"
 #include "measure/elementwise.h"
 #include "measure/moves.h"
 
-struct text {
-    char *data;
-    size_t size, capacity;
-    bool failed;
-};
-
-static MG_PRINTF(2, 3) void print(struct text *t, const char *format, ...)
+MG_PRINTF(2, 3) void mg_cuda_print(struct cuda_text *t, const char *format, ...)
 {
     va_list args;
     for (;;) {
@@ -41,7 +37,7 @@ static MG_PRINTF(2, 3) void print(struct text *t, const char *format, ...)
     }
 }
 
-static const char *type_of(enum mg_dtype dtype)
+const char *mg_cuda_type(enum mg_dtype dtype)
 {
     static const char *const names[MG_DTYPE_COUNT] = {
         [MG_DTYPE_F64] = "double",     [MG_DTYPE_F32] = "float",        [MG_DTYPE_BF16] = "bf16",
@@ -57,7 +53,8 @@ static const char prelude[] =
     "template <class T> __device__ double get(T x) { return (double)x; }\n"
     "__device__ double get(bf16 x) { return (double)__int_as_float((int)x.bits << 16); }\n"
     "__device__ double get(boolean x) { return x.value; }\n"
-    "template <class T> __device__ void put(T *p, double x) { *p = (T)x; }\n"
+    "template <class T> __device__ void put(T *p, double x) { *p = x == x ? (T)x : (T)0; }\n"
+    "__device__ void put(double *p, double x) { *p = x; }\n"
     "__device__ void put(float *p, float x) { *p = x; }\n"
     "__device__ void put(boolean *p, double x) { p->value = x != 0; }\n"
     "__device__ void put(bf16 *p, double y) { float x = (float)y; unsigned b = __float_as_uint(x);\n"
@@ -66,34 +63,34 @@ static const char prelude[] =
 /* ---- walks ---- */
 
 /* The loop over `count` elements and the place of each in every side. */
-static void open_loop(struct text *t, const struct mg_shape *shape, const int64_t *const *strides, uint32_t sides)
+static void open_loop(struct cuda_text *t, const struct mg_shape *shape, const int64_t *const *strides, uint32_t sides)
 {
-    print(t,
-          "  for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < %" PRId64
-          "LL; i += (long long)gridDim.x * blockDim.x) {\n    long long r = i, q;\n    long long ",
-          mg_shape_elements(shape));
+    mg_cuda_print(t,
+                  "  for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < %" PRId64
+                  "LL; i += (long long)gridDim.x * blockDim.x) {\n    long long r = i, q;\n    long long ",
+                  mg_shape_elements(shape));
     for (uint32_t s = 0; s < sides; s++)
-        print(t, "%sp%u = 0", s ? ", " : "", s);
-    print(t, ";\n");
+        mg_cuda_print(t, "%sp%u = 0", s ? ", " : "", s);
+    mg_cuda_print(t, ";\n");
     for (uint32_t d = shape->rank; d-- > 0;) {
         if (shape->dim[d] == 1)
             continue;
-        print(t, "    q = r %% %" PRId64 "LL; r /= %" PRId64 "LL;", shape->dim[d], shape->dim[d]);
+        mg_cuda_print(t, "    q = r %% %" PRId64 "LL; r /= %" PRId64 "LL;", shape->dim[d], shape->dim[d]);
         for (uint32_t s = 0; s < sides; s++)
             if (strides[s][d])
-                print(t, " p%u += q * %" PRId64 "LL;", s, strides[s][d]);
-        print(t, "\n");
+                mg_cuda_print(t, " p%u += q * %" PRId64 "LL;", s, strides[s][d]);
+        mg_cuda_print(t, "\n");
     }
 }
 
-static void open_kernel(struct text *t, const struct mg_prepared *p, uint32_t number)
+static void open_kernel(struct cuda_text *t, const struct mg_prepared *p, uint32_t number)
 {
-    print(t, "extern \"C\" __global__ void k%u(", number);
+    mg_cuda_print(t, "extern \"C\" __global__ void k%u(", number);
     for (uint32_t i = 0; i < p->op.out_count; i++)
-        print(t, "%s%s *o%u", i ? ", " : "", type_of(p->op.out_dtype[i]), i);
+        mg_cuda_print(t, "%s%s *o%u", i ? ", " : "", mg_cuda_type(p->op.out_dtype[i]), i);
     for (uint32_t i = 0; i < p->op.in_count; i++)
-        print(t, ", const %s *a%u", type_of(p->op.in_dtype[i]), i);
-    print(t, ") {\n");
+        mg_cuda_print(t, ", const %s *a%u", mg_cuda_type(p->op.in_dtype[i]), i);
+    mg_cuda_print(t, ") {\n");
 }
 
 /* ---- elementwise ---- */
@@ -141,18 +138,23 @@ static const char functions_common[] =
     "__device__ num GELU_ERF_SLOPE(num x) { return (num)0.5 * (1 + ERF(x * (num)0.70710678118654752440)) +\n"
     "  x * EXP((num)-0.5 * x * x) * (num)0.39894228040143267794; }\n";
 
-static bool needs_double(enum mg_dtype dtype)
+void mg_cuda_print_functions(struct cuda_text *t, bool wide)
+{
+    mg_cuda_print(t, "%s%s", wide ? functions_double : functions_float, functions_common);
+}
+
+bool mg_cuda_is_wide(enum mg_dtype dtype)
 {
     return dtype == MG_DTYPE_F64 || dtype == MG_DTYPE_I64 || dtype == MG_DTYPE_I32;
 }
 
-static void constant(struct text *t, const char *name, double value, double largest)
+static void constant(struct cuda_text *t, const char *name, double value, double largest)
 {
     value = value > largest ? largest : value < -largest ? -largest : value;
-    print(t, "  const num %s = (num)%.17g; (void)%s;\n", name, value, name);
+    mg_cuda_print(t, "  const num %s = (num)%.17g; (void)%s;\n", name, value, name);
 }
 
-static void constants(struct text *t, const struct mg_expression *e, double largest)
+static void constants(struct cuda_text *t, const struct mg_expression *e, double largest)
 {
 #define MG_PARAMETER(name, key) constant(t, #name, e->name, largest);
 #include "measure/parameters.def"
@@ -166,12 +168,12 @@ static void constants(struct text *t, const struct mg_expression *e, double larg
     constant(t, "correction2", e->correction2, largest);
 }
 
-static void elementwise(struct text *t, const struct mg_prepared *p)
+static void elementwise(struct cuda_text *t, const struct mg_prepared *p)
 {
     const struct mg_shape *shape = &p->op.out_shape[0];
     int64_t strides[4][MG_MAX_RANK];
     const int64_t *sides[4] = {p->out[0].at};
-    bool wide = needs_double(p->op.out_dtype[0]);
+    bool wide = mg_cuda_is_wide(p->op.out_dtype[0]);
     struct mg_expression numbers;
     for (uint32_t i = 0; i < p->op.in_count; i++) {
         const struct mg_shape *in = &p->op.in_shape[i];
@@ -179,51 +181,51 @@ static void elementwise(struct text *t, const struct mg_prepared *p)
         for (uint32_t d = 0; d < shape->rank; d++)
             strides[i + 1][d] = d < skip || in->dim[d - skip] == 1 ? 0 : p->in[i].at[d - skip];
         sides[i + 1] = strides[i + 1];
-        wide = wide || needs_double(p->op.in_dtype[i]);
+        wide = wide || mg_cuda_is_wide(p->op.in_dtype[i]);
     }
     mg_expression_of(p, &numbers);
-    print(t, "%s%s", wide ? functions_double : functions_float, functions_common);
+    mg_cuda_print_functions(t, wide);
     open_kernel(t, p, 0);
     constants(t, &numbers, wide ? DBL_MAX : (double)FLT_MAX);
     open_loop(t, shape, sides, p->op.in_count + 1);
     for (uint32_t i = 0; i < p->op.in_count; i++)
-        print(t, "    const num %c = (num)get(a%u[p%u]);\n", "xyz"[i], i, i + 1);
-    print(t, "    put(o0 + p0, (num)(%s));\n  }\n}\n", expression_of(p->op.type));
+        mg_cuda_print(t, "    const num %c = (num)get(a%u[p%u]);\n", "xyz"[i], i, i + 1);
+    mg_cuda_print(t, "    put(o0 + p0, (num)(%s));\n  }\n}\n", expression_of(p->op.type));
 }
 
 /* ---- movement ---- */
 
-static void movement(struct text *t, const struct mg_prepared *p, const struct mg_move *move, uint32_t number)
+static void movement(struct cuda_text *t, const struct mg_prepared *p, const struct mg_move *move, uint32_t number)
 {
     const int64_t *const sides[2] = {move->to_stride, move->from_stride};
     open_kernel(t, p, number);
     open_loop(t, &move->shape, sides, move->from == MG_NONE ? 1 : 2);
-    print(t, "    put(o%u + p0 + %" PRId64 "LL, ", move->to, move->to_offset);
+    mg_cuda_print(t, "    put(o%u + p0 + %" PRId64 "LL, ", move->to, move->to_offset);
     if (move->from == MG_NONE)
-        print(t, "%.17g);\n  }\n}\n", move->value);
+        mg_cuda_print(t, "%.17g);\n  }\n}\n", move->value);
     else
-        print(t, "get(a%u[p1 + %" PRId64 "LL]));\n  }\n}\n", move->from, move->from_offset);
+        mg_cuda_print(t, "get(a%u[p1 + %" PRId64 "LL]));\n  }\n}\n", move->from, move->from_offset);
 }
 
 static bool dtypes_known(const struct mg_prepared *p)
 {
     for (uint32_t i = 0; i < p->op.in_count; i++)
-        if (!type_of(p->op.in_dtype[i]))
+        if (!mg_cuda_type(p->op.in_dtype[i]))
             return false;
     for (uint32_t i = 0; i < p->op.out_count; i++)
-        if (!type_of(p->op.out_dtype[i]))
+        if (!mg_cuda_type(p->op.out_dtype[i]))
             return false;
     return true;
 }
 
 char *mg_cuda_source(struct mg_prepared *p, int64_t *elements, uint32_t most, uint32_t *count)
 {
-    struct text t = {.data = NULL};
+    struct cuda_text t = {.data = NULL};
     struct mg_moves moves;
     *count = 0;
     if (!dtypes_known(p))
         return NULL;
-    print(&t, "%s", prelude);
+    mg_cuda_print(&t, "%s", prelude);
     if (expression_of(p->op.type) && p->op.in_count <= 3) {
         elements[(*count)++] = mg_shape_elements(&p->op.out_shape[0]);
         elementwise(&t, p);
@@ -232,6 +234,8 @@ char *mg_cuda_source(struct mg_prepared *p, int64_t *elements, uint32_t most, ui
             elements[(*count)++] = mg_shape_elements(&moves.items[i].shape);
             movement(&t, p, &moves.items[i], (uint32_t)i);
         }
+    } else if (!mg_cuda_family(&t, p, elements, count)) {
+        *count = 0;
     }
     if (t.failed || *count == 0) {
         free(t.data);

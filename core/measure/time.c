@@ -52,7 +52,7 @@ struct trial {
     struct mg_arena arena;
     void **memory; /* operands, then results */
     uint32_t count;
-    char *flush; /* policy->cold: read and written between runs */
+    void *flush; /* policy->cold: memory of the device, twice its cache, half of which is copied between runs */
     uint64_t flush_bytes;
 };
 
@@ -119,19 +119,23 @@ static enum mg_code make_operands(struct trial *t, struct mg_error *err)
         code = make_operand(t, &p->op.in_shape[i], &p->in[i], p->op.in_dtype[i], err);
     for (uint32_t i = 0; i < p->op.out_count && code == MG_OK; i++)
         code = make_operand(t, &p->op.out_shape[i], &p->out[i], p->op.out_dtype[i], err);
-    if (code == MG_OK && t->policy->cold) {
-        t->flush_bytes = 2 * p->engine->properties.cache_bytes;
-        t->flush = mg_arena_alloc(&t->arena, t->flush_bytes);
+    if (code == MG_OK && t->policy->cold && p->engine->properties.cache_bytes > 0) {
+        t->flush_bytes = p->engine->properties.cache_bytes;
+        code = mg_engine_alloc(p->engine, MG_PLACE_DEVICE, 2 * t->flush_bytes, &t->flush, err);
     }
     return code;
 }
 
 /* ---- runs ---- */
 
-static void flush_caches(const struct trial *t)
+static enum mg_code flush_caches(const struct trial *t, struct mg_error *err)
 {
-    for (uint64_t i = 0; i < t->flush_bytes; i += 64)
-        t->flush[i]++;
+    struct mg_engine *engine = t->prepared->engine;
+    if (!t->flush)
+        return MG_OK;
+    enum mg_code code =
+        mg_engine_copy(engine, MG_STREAM_COMPUTE, (char *)t->flush + t->flush_bytes, t->flush, t->flush_bytes, err);
+    return code ? code : mg_engine_wait(engine, err);
 }
 
 static enum mg_code run_once(const struct trial *t, double *seconds, struct mg_error *err)
@@ -158,8 +162,8 @@ static enum mg_code repeat(struct trial *t, struct mg_error *err)
     for (uint32_t i = 0; i < policy->warm_up && code == MG_OK; i++)
         code = run_once(t, &samples[0], err);
     while (n < wanted && code == MG_OK) {
-        flush_caches(t);
-        code = run_once(t, &samples[n++], err);
+        code = flush_caches(t, err);
+        code = code ? code : run_once(t, &samples[n++], err);
         if (n >= 3 && policy->seconds > 0 && mg_measure_clock() - begin > policy->seconds)
             break;
     }
@@ -187,6 +191,8 @@ enum mg_code mg_prepared_time(struct mg_prepared *prepared, const struct mg_time
     enum mg_code code = mg_arena_guard(&t.arena, try_it, &t, err);
     for (uint32_t i = 0; i < t.count; i++)
         mg_engine_free(prepared->engine, MG_PLACE_DEVICE, t.memory[i]);
+    if (t.flush)
+        mg_engine_free(prepared->engine, MG_PLACE_DEVICE, t.flush);
     mg_arena_release(&t.arena);
     return code;
 }

@@ -9,7 +9,7 @@
 /* ---- the recording driver ---- */
 
 static struct {
-    char source[16384], option[64], kernel[16];
+    char source[65536], option[64], kernel[16];
     unsigned grid, block;
     uint64_t address[4];
     uint32_t launches, modules, programs, streams, events, memory, hosts, layouts, descs;
@@ -19,6 +19,7 @@ static struct {
     int64_t ld, rows;
     float alpha, beta;
     int32_t trans[2];
+    int tensors, algorithm, pad;
 } log_;
 
 static int fake_init(unsigned flags)
@@ -291,6 +292,76 @@ static int fake_matmul(void *handle, void *desc, const void *alpha, const void *
            !workspace || bytes < 1024 || !stream;
 }
 
+static int fake_dnn(void **handle)
+{
+    *handle = &log_.tensors;
+    return 0;
+}
+static int fake_tensor(void **tensor)
+{
+    log_.tensors++;
+    return fake_dnn(tensor);
+}
+static int fake_tensor_free(void *tensor)
+{
+    log_.tensors--;
+    return tensor != &log_.tensors;
+}
+static int fake_dnn_stream(void *handle, void *stream)
+{
+    return !handle || !stream;
+}
+static int fake_tensor_set(void *tensor, int type, int rank, const int *dims, const int *strides)
+{
+    return !tensor || type != CUDNN_FLOAT || rank != 4 || dims[0] < 1 || strides[3] != 1;
+}
+static int fake_filter_set(void *filter, int type, int format, int rank, const int *dims)
+{
+    return !filter || type != CUDNN_FLOAT || format != CUDNN_TENSOR_NCHW || rank != 4 || dims[0] != 8;
+}
+static int fake_conv_set(void *conv, int rank, const int *pads, const int *strides, const int *dilations, int mode,
+                         int type)
+{
+    log_.pad = pads[0];
+    return !conv || rank != 2 || strides[0] != 1 || dilations[0] != 1 || mode != CUDNN_CROSS_CORRELATION ||
+           type != CUDNN_FLOAT;
+}
+static int fake_conv_number(void *conv, int number)
+{
+    return !conv || number < 0;
+}
+static int fake_find(int wanted, int *found, struct cudnn_choice *choices, int algorithm)
+{
+    choices[0] = (struct cudnn_choice){.algorithm = 1, .memory = (size_t)1 << 40}; /* more than is to be had */
+    choices[1] = (struct cudnn_choice){.algorithm = algorithm, .memory = 4096};
+    *found = 2;
+    return wanted < 2;
+}
+static int fake_forward_find(void *handle, void *x, void *w, void *conv, void *y, int wanted, int *found,
+                             struct cudnn_choice *choices)
+{
+    return !handle || !x || !w || !conv || !y || fake_find(wanted, found, choices, 7);
+}
+static int fake_weight_find(void *handle, void *x, void *dy, void *conv, void *dw, int wanted, int *found,
+                            struct cudnn_choice *choices)
+{
+    return !handle || !x || !dy || !conv || !dw || fake_find(wanted, found, choices, 9);
+}
+static int fake_conv(void *handle, const void *alpha, void *x, const void *x_data, void *w, const void *w_data,
+                     void *conv, int algorithm, void *workspace, size_t bytes, const void *beta, void *y, void *y_data)
+{
+    log_.algorithm = algorithm;
+    log_.launches++;
+    return !handle || *(const float *)alpha != 1 || !x || !x_data || !w || !w_data || !conv || !workspace ||
+           bytes != 4096 || *(const float *)beta != 0 || !y || !y_data;
+}
+static int fake_add(void *handle, const void *alpha, void *a, const void *a_data, const void *beta, void *c,
+                    void *c_data)
+{
+    log_.launches++;
+    return !handle || *(const float *)alpha != 1 || !a || !a_data || *(const float *)beta != 1 || !c || !c_data;
+}
+
 static struct cuda_calls recorder(void)
 {
     struct cuda_calls calls = {
@@ -304,7 +375,13 @@ static struct cuda_calls recorder(void)
                   fake_log_size, fake_image},
         .blas = {fake_blas, fake_blas_free, fake_desc, fake_desc_free, fake_desc_set, fake_layout, fake_layout_free,
                  fake_layout_set, fake_blas, fake_blas_free, fake_layout_set, fake_heuristic, fake_matmul},
-        .blas_version = "cuBLASLt 1"};
+        .dnn = {fake_dnn,          fake_blas_free,   fake_dnn_stream,  fake_tensor,      fake_tensor_free,
+                fake_tensor_set,   fake_tensor,      fake_tensor_free, fake_filter_set,  fake_dnn,
+                fake_blas_free,    fake_conv_set,    fake_conv_number, fake_conv_number, fake_forward_find,
+                fake_forward_find, fake_weight_find, fake_conv,        fake_conv,        fake_conv,
+                fake_add},
+        .blas_version = "cuBLASLt 1",
+        .dnn_version = "cuDNN 1"};
     return calls;
 }
 
@@ -407,18 +484,78 @@ Test(cuda, a_product_goes_to_the_library)
     cr_expect(log_.launches == 1 && log_.alpha == 2 && log_.beta == 1);
     mg_prepared_free(prepared);
     log_.choices = 0;
-    cr_expect_eq(mg_engine_prepare(&engine, &op, NULL, NULL, &prepared, &err), MG_ERR_UNSUPPORTED);
+    cr_assert_eq(mg_engine_prepare(&engine, &op, NULL, NULL, &prepared, &err), MG_OK, "%s", err.message);
+    cr_expect(strstr(log_.source, "#define F_PRODUCT 1LL"), "a kernel stands in");
+    mg_prepared_free(prepared);
+}
+
+Test(cuda, a_row_is_a_blocks_work)
+{
+    struct mg_shape shapes[] = {*SHAPE(40, 600), *SHAPE(40, 600)};
+    struct mg_attr axis[] = {INT_OF(AXIS, 1)};
+    struct mg_op_desc op = op_of(MG_OP_SOFTMAX, shapes, f32s, 1, axis, 1);
+    struct mg_prepared *prepared;
+    float x, y;
+    cr_assert_eq(mg_engine_prepare(&engine, &op, NULL, NULL, &prepared, &err), MG_OK, "%s", err.message);
+    cr_expect(strstr(log_.source, "#define F_SOFTMAX 1LL") && strstr(log_.source, "#define EXTENT 600LL"));
+    cr_expect_null(strstr(log_.source, "#define BY_THREAD"));
+    cr_expect_eq(mg_prepared_run(prepared, (const void *const[]){&x}, (void *const[]){&y}, NULL, &err), MG_OK);
+    cr_expect(log_.launches == 1 && log_.grid == 40 && log_.block == 256, "%u x %u", log_.grid, log_.block);
+    mg_prepared_free(prepared);
 }
 
 Test(cuda, what_has_no_kernel_is_refused_by_name)
 {
-    struct mg_shape shapes[] = {*SHAPE(4, 6), *SHAPE(4, 6)};
-    struct mg_attr axis[] = {INT_OF(AXIS, 1)};
-    struct mg_op_desc op = op_of(MG_OP_SOFTMAX, shapes, f32s, 1, axis, 1);
+    struct mg_shape shapes[] = {*SHAPE(4, 6, 6), *SHAPE(4)};
+    struct mg_op_desc op = op_of(MG_OP_DET, shapes, f32s, 1, NULL, 0);
     struct mg_prepared *prepared;
     cr_expect_eq(mg_engine_prepare(&engine, &op, NULL, NULL, &prepared, &err), MG_ERR_UNSUPPORTED);
-    cr_expect(strstr(err.message, "softmax"), "%s", err.message);
+    cr_expect(strstr(err.message, "det"), "%s", err.message);
     cr_expect_null(prepared);
+}
+
+/* ---- convolutions ---- */
+
+static struct mg_prepared *prepare_conv(enum mg_op_type type, const int64_t *pads)
+{
+    static struct mg_shape shapes[] = {{4, {2, 6, 9, 8}}, {4, {8, 6, 3, 3}}, {1, {8}}, {4, {2, 8, 9, 8}}};
+    static struct mg_shape weight[] = {{4, {2, 8, 9, 8}}, {4, {2, 6, 9, 8}}, {4, {8, 6, 3, 3}}};
+    const struct mg_attr attrs[] = {INT_OF(GROUP, 1),
+                                    {.key = MG_ATTR_PADS, .type = MG_ATTR_TYPE_INTS, .ints = pads, .count = 4}};
+    bool forward = type == MG_OP_CONV;
+    struct mg_op_desc op = op_of(type, forward ? shapes : weight, f32s, forward ? 3 : 2, attrs, 2);
+    struct mg_prepared *prepared;
+    cr_assert_eq(mg_engine_prepare(&engine, &op, NULL, NULL, &prepared, &err), MG_OK, "%s", err.message);
+    return prepared;
+}
+
+Test(cuda, a_convolution_goes_to_the_library)
+{
+    float m[4];
+    struct mg_prepared *prepared = prepare_conv(MG_OP_CONV, (const int64_t[]){1, 1, 1, 1});
+    cr_expect_eq(mg_prepared_workspace(prepared), 4096);
+    cr_expect_eq(
+        mg_prepared_run(prepared, (const void *const[]){&m[0], &m[1], &m[2]}, (void *const[]){&m[3]}, NULL, &err),
+        MG_OK);
+    cr_expect(log_.algorithm == 7 && log_.launches == 2, "the convolution, and its bias");
+    cr_expect(log_.tensors == 4 && log_.pad == 1);
+    mg_prepared_free(prepared);
+    cr_expect_eq(log_.tensors, 0);
+    prepared = prepare_conv(MG_OP_CONV_GRAD_WEIGHT, (const int64_t[]){1, 1, 1, 1});
+    cr_expect_eq(mg_prepared_run(prepared, (const void *const[]){&m[0], &m[1]}, (void *const[]){&m[3]}, NULL, &err),
+                 MG_OK);
+    cr_expect_eq(log_.algorithm, 9);
+    mg_prepared_free(prepared);
+}
+
+Test(cuda, what_the_library_does_not_take_has_a_stand_in_that_is_not_timed)
+{
+    struct mg_timing timing;
+    struct mg_prepared *prepared = prepare_conv(MG_OP_CONV, (const int64_t[]){0, 1, 2, 1});
+    cr_expect(strstr(log_.source, "#define F_CONV_Y 1LL") && log_.tensors == 0);
+    cr_expect_eq(mg_prepared_time(prepared, &mg_time_policy_default, &timing, &err), MG_ERR_UNSUPPORTED);
+    cr_expect(strstr(err.message, "conv"), "%s", err.message);
+    mg_prepared_free(prepared);
 }
 
 /* ---- time, memory, streams ---- */
