@@ -386,7 +386,7 @@ static const char *problem_of(const struct ask *a, enum mg_code code)
 {
     switch (code) {
     case MG_ERR_SYNTAX:
-        return a->problem ? a->problem : "invalid-json";
+        return a->problem && a->media != MG_MEDIA_JSON ? a->problem : "invalid-json";
     case MG_ERR_UNSUPPORTED:
         return "unsupported";
     case MG_ERR_INVALID:

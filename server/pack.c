@@ -7,7 +7,7 @@
 
 #include <zlib.h>
 
-enum { HEADER = 12, LEVEL = 3 /* a graph is packed while its client waits */ };
+enum { HEADER = 12, LEVEL = 2 /* a graph is packed while its client waits */ };
 static const char magic[4] = {'M', 'G', 'Z', '1'};
 
 bool mg_pack(const void *data, size_t size, unsigned char **out, size_t *out_size)

@@ -148,7 +148,7 @@ static bool read_graph(struct reader *r, void *into)
     (void)into;
     if (mg_json_peek(r->json) != MG_JSON_OBJECT)
         return mg_json_fail(r->json, MG_ERR_INVALID, "a graph is an object");
-    return mg_json_skip(r->json, &r->request->graph, &r->request->graph_size);
+    return mg_json_extent(r->json, &r->request->graph, &r->request->graph_size);
 }
 
 static bool read_option(struct reader *r, const char *name)
@@ -570,6 +570,18 @@ static enum mg_code settle(struct mg_job_request *q, const struct mg_request_rul
     return check_source(q, rules, err);
 }
 
+/* A graph is passed over by its brackets alone: where a document turns out not to be well-formed, the first place in
+ * which that shows is looked for here. False: it is well-formed. */
+static bool find_syntax_error(const char *json, size_t size, struct mg_arena *arena, struct mg_error *err)
+{
+    struct mg_json reader;
+    mg_json_init(&reader, arena, json, size);
+    if (mg_json_skip(&reader, NULL, NULL) && mg_json_finish(&reader))
+        return false;
+    *err = reader.err;
+    return true;
+}
+
 enum mg_code mg_job_request_read(const char *json, size_t size, const struct mg_request_rules *rules,
                                  struct mg_arena *arena, struct mg_job_request *out, struct mg_error *err)
 {
@@ -577,8 +589,11 @@ enum mg_code mg_job_request_read(const char *json, size_t size, const struct mg_
     mg_json_init(&reader, arena, json, size);
     struct reader r = {&reader, arena, out, rules->device_dir, NULL};
     set_defaults(out);
+    out->document = json;
+    out->document_size = size;
     if (!READ_MEMBERS(&r, request_members) || !mg_json_finish(&reader)) {
-        *err = reader.err;
+        if (reader.err.code != MG_ERR_SYNTAX || !find_syntax_error(json, size, arena, err))
+            *err = reader.err;
         return err->code;
     }
     return settle(out, rules, arena, err);
@@ -856,6 +871,9 @@ enum mg_code mg_job_request_graph(const struct mg_job_request *q, struct mg_aren
     enum mg_code code = q->model  ? mg_zoo_build(q->model, q->options, (uint32_t)q->option_count, arena, &g, err)
                         : q->onnx ? read_onnx(q, arena, &g, model, err)
                                   : mg_graph_read(q->graph, q->graph_size, arena, &g, &training, &trains, err);
+    bool within = q->graph >= q->document && q->graph < q->document + q->document_size;
+    if (code == MG_ERR_SYNTAX && within && find_syntax_error(q->document, q->document_size, arena, err))
+        return err->code;
     if (q->has_training) {
         training = q->training;
         trains = true;

@@ -19,7 +19,9 @@ struct mg_job_request {
     struct mg_label *labels;
     size_t label_count, label_capacity;
 
-    const char *graph; /* raw JSON, not parsed yet */
+    const char *document; /* what was read */
+    size_t document_size;
+    const char *graph; /* raw JSON, of which only the brackets were looked at */
     size_t graph_size;
     const struct mg_bytes *onnx; /* a model that comes beside the request (set by the caller), read once */
     bool keep_contents;          /* ... with the data of its initialisers */

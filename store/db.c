@@ -98,6 +98,15 @@ int64_t mg_db_pragma(struct mg_db *db, const char *sql)
     return value;
 }
 
+static int on_commit(void *context, sqlite3 *handle, const char *name, int pages)
+{
+    struct mg_db *db = context;
+    (void)handle;
+    (void)name;
+    db->log_pages = pages;
+    return SQLITE_OK;
+}
+
 static void configure(struct mg_db *db)
 {
     sqlite3_extended_result_codes(db->handle, 1);
@@ -110,6 +119,7 @@ static void configure(struct mg_db *db)
         /* auto_vacuum counts only before the first table, so it comes first. */
         mg_db_exec(db, "PRAGMA auto_vacuum = INCREMENTAL; PRAGMA foreign_keys = ON; PRAGMA synchronous = FULL;"
                        "PRAGMA journal_size_limit = 67108864; PRAGMA cache_size = -16000");
+        sqlite3_wal_hook(db->handle, on_commit, db); /* instead of checkpoints within commits */
     }
 }
 
@@ -222,6 +232,12 @@ int64_t mg_db_run(struct mg_db *db, enum mg_stmt id, const struct mg_val *values
     while (mg_db_row(db, stmt)) {
     }
     return db->code == MG_STORE_OK ? sqlite3_changes64(db->handle) : 0;
+}
+
+void mg_db_checkpoint(struct mg_db *db)
+{
+    db->log_pages = 0; /* what a reader holds back is tried again after the next commit */
+    sqlite3_wal_checkpoint_v2(db->handle, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
 }
 
 void mg_db_rollback(struct mg_db *db)

@@ -35,7 +35,8 @@ struct mg_db {
     sqlite3 *handle;
     sqlite3_stmt *stmts[MG_STMT_COUNT];
     int role;
-    bool synced; /* writer: synchronous is FULL */
+    bool synced;   /* writer: synchronous is FULL */
+    int log_pages; /* writer: in the write-ahead log, not yet known to be in the database */
     enum mg_store_code code;
     char message[256];
     enum mg_store_code (*fault)(void *ctx, const char *what);
@@ -96,6 +97,8 @@ int64_t mg_db_run(struct mg_db *db, enum mg_stmt id, const struct mg_val *values
 /* Resets what was left open; returns how many statements or transactions were. */
 int mg_db_tidy(struct mg_db *db);
 void mg_db_rollback(struct mg_db *db);
+/* Brings the write-ahead log into the database, as far as no reader needs it. */
+void mg_db_checkpoint(struct mg_db *db);
 
 #define MG_VALS(...)                                                                                                   \
     (const struct mg_val[]){__VA_ARGS__}, sizeof((const struct mg_val[]){__VA_ARGS__}) / sizeof(struct mg_val)

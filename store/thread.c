@@ -4,7 +4,9 @@
  * MG_STORE_GROUP_MS; while it waits for the disk the next group gathers. A group that holds a promise is committed
  * with synchronous = FULL, one of progress alone with NORMAL (the setting can change only between transactions).
  * When the transaction as a whole is lost (disk full, commit failed), every operation of the group is run again in
- * a transaction of its own, so that one bad neighbour fails alone. Results are handed over only after the commit. */
+ * a transaction of its own, so that one bad neighbour fails alone. Results are handed over only after the commit.
+ *
+ * The write-ahead log is brought into the database between groups: nobody waits for that but who comes meanwhile. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +17,7 @@
 #include "store/store_priv.h"
 
 enum { GROUP_MAX = 512 };
+enum { LOG_PAGES = 1000, MANY_LOG_PAGES = 8000 }; /* brought into the database when idle, or at once */
 
 static const struct {
     const char *name;
@@ -398,19 +401,24 @@ static bool run_list(mg_store *store, struct mg_op *first)
     return removed;
 }
 
-/* What removed jobs leave is given back while nothing else is to do. */
+/* Idle work: the log into the database, and what removed jobs leave back to the file system. */
 static void *writer_main(void *arg)
 {
     mg_store *store = arg;
+    struct mg_db *db = &store->writer;
     bool shrinking = false;
     for (;;) {
-        struct mg_op *first = queue_pop(&store->writes, !shrinking, true);
+        bool full = db->log_pages >= LOG_PAGES;
+        struct mg_op *first =
+            db->log_pages >= MANY_LOG_PAGES ? NULL : queue_pop(&store->writes, !shrinking && !full, true);
         if (first) {
             shrinking = run_list(store, first) || shrinking;
+        } else if (full) {
+            mg_db_checkpoint(db);
         } else if (queue_is_closing(&store->writes)) {
             return NULL;
         } else {
-            shrinking = shrink(&store->writer);
+            shrinking = shrink(db);
         }
     }
 }

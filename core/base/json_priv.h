@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "base/json.h"
 #include "base/utf8.h"
@@ -13,6 +14,24 @@
 bool mg_json_fail_syntax(struct mg_json *json, const char *what);
 /* Starts the next value, which must be of `kind`. */
 bool mg_json_begin(struct mg_json *json, enum mg_json_kind kind);
+
+/* The first byte in [p, end) that is no plain character of a string: below 0x20 or above 0x7f, '"' or '\\'; or end.
+ * Eight bytes are judged at once; a borrow between them can only make a later byte look special, never plain. */
+static inline const char *mg_json_plain_end(const char *p, const char *end)
+{
+    const uint64_t ones = 0x0101010101010101, tops = 0x80 * ones;
+    for (; end - p >= 8; p += 8) {
+        uint64_t eight;
+        memcpy(&eight, p, sizeof eight);
+        uint64_t special =
+            eight | (eight - 0x20 * ones) | ((eight ^ '"' * ones) - ones) | ((eight ^ '\\' * ones) - ones);
+        if (special & tops)
+            break;
+    }
+    while (p < end && (unsigned char)*p >= 0x20 && (unsigned char)*p < 0x80 && *p != '"' && *p != '\\')
+        p++;
+    return p;
+}
 
 /* A string literal as it stands between its quotes. */
 struct mg_json_span {

@@ -18,9 +18,11 @@ struct key {
     uint32_t hash;
     uint32_t object;    /* the number of the last object that saw it, ... */
     uint32_t depth : 8; /* ... which was opened at this depth */
-    uint32_t size : 24;
+    uint32_t size : 23;
+    uint32_t plain : 1; /* it was once spelled as its text is, without escapes */
     char text[];
 };
+enum { MAX_KEY = (1 << 23) - 1, GUESSES = 256 };
 
 /* What a key said before an inner object saw it too. */
 struct saved_key {
@@ -29,7 +31,8 @@ struct saved_key {
 };
 
 struct mg_json_keys {
-    struct key **slots; /* open addressing, a power of two */
+    struct key *guess[GUESSES]; /* by what came before: the member that came next last time */
+    struct key **slots;         /* open addressing, a power of two */
     size_t mask, count;
     uint64_t seed;
     char *pool; /* where the next record goes */
@@ -247,7 +250,7 @@ static struct key *new_key(struct mg_json *json, const char *text, size_t size)
         keys->pool += need;
         keys->pool_left -= need;
     }
-    key->size = (uint32_t)size & 0xffffff;
+    key->size = (uint32_t)size & MAX_KEY;
     memcpy(key->text, text, size);
     return key;
 }
@@ -270,6 +273,29 @@ static struct key *intern(struct mg_json *json, const char *text, size_t size)
     return key;
 }
 
+/* Where the guess for the next member is kept: behind the member before it, or inside the one whose value this object
+ * is or is listed in. */
+static struct key **guess_place(struct mg_json *json)
+{
+    int depth = json->depth - 1;
+    if (json->level[depth].started)
+        return &json->keys->guess[json->level[depth].key->hash % GUESSES];
+    do
+        depth--;
+    while (depth >= 0 && !json->level[depth].object);
+    return &json->keys->guess[depth < 0 ? 0 : (json->level[depth].key->hash + 1) % GUESSES];
+}
+
+/* Objects of a kind list the same members in the same order: then no name is searched for. */
+static bool take_guess(struct mg_json *json, const struct key *guess)
+{
+    if (!guess || !guess->plain || (size_t)(json->end - json->at) < (size_t)guess->size + 2 || *json->at != '"' ||
+        json->at[1 + guess->size] != '"' || memcmp(json->at + 1, guess->text, guess->size) != 0)
+        return false;
+    json->at += guess->size + 2;
+    return true;
+}
+
 static struct key *read_key(struct mg_json *json)
 {
     struct mg_json_span span;
@@ -279,12 +305,15 @@ static struct key *read_key(struct mg_json *json)
     }
     if (!mg_json_scan_string(json, &span))
         return NULL;
-    if (span.size > 0xffffff) {
+    if (span.size > MAX_KEY) {
         mg_json_fail(json, MG_ERR_LIMIT, "member name too long");
         return NULL;
     }
-    if (!span.escaped)
-        return intern(json, span.text, span.size);
+    if (!span.escaped) {
+        struct key *key = intern(json, span.text, span.size);
+        key->plain = true;
+        return key;
+    }
     char *text = mg_arena_alloc(json->arena, span.size);
     size_t size = mg_json_decode(&span, text);
     if (memchr(text, 0, size)) {
@@ -377,9 +406,12 @@ bool mg_json_next_member(struct mg_json *json, const char **key)
     if (!advance(json, true))
         return false;
     struct mg_json_level *level = &json->level[json->depth - 1];
-    struct key *found = read_key(json);
+    struct key **guess = guess_place(json), *found = *guess;
+    if (!take_guess(json, found))
+        found = read_key(json);
     if (!found || !open_key(json, level, found))
         return false;
+    *guess = found;
     skip_space(json);
     if (!accept(json, ':'))
         return mg_json_fail_syntax(json, "expected ':'");
@@ -490,6 +522,39 @@ bool mg_json_skip(struct mg_json *json, const char **text, size_t *size)
     if (size)
         *size = (size_t)(json->at - start);
     return true;
+}
+
+/* Past the string whose opening quote is at p; `end` if it does not end. */
+static const char *string_end(const char *p, const char *end)
+{
+    p++;
+    while ((p = mg_json_plain_end(p, end)) < end && *p != '"')
+        p += *p == '\\' && end - p > 1 ? 2 : 1;
+    return p < end ? p + 1 : end;
+}
+
+bool mg_json_extent(struct mg_json *json, const char **text, size_t *size)
+{
+    enum mg_json_kind kind = mg_json_peek(json);
+    if (kind != MG_JSON_OBJECT && kind != MG_JSON_ARRAY)
+        return mg_json_skip(json, text, size);
+    if (!mg_json_begin(json, kind))
+        return false;
+    const char *p = json->at;
+    size_t open = 0;
+    do {
+        if (*p == '"') {
+            p = string_end(p, json->end);
+            continue;
+        }
+        open += *p == '{' || *p == '[';
+        open -= *p == '}' || *p == ']';
+        p++;
+    } while (open && p < json->end);
+    *text = json->at;
+    *size = (size_t)(p - json->at);
+    json->at = p;
+    return !open || mg_json_fail_syntax(json, "unexpected end of the document");
 }
 
 bool mg_json_finish(struct mg_json *json)

@@ -68,8 +68,7 @@ bool mg_json_scan_string(struct mg_json *json, struct mg_json_span *out)
     const char *p = json->at + 1;
     bool escaped = false;
     for (;;) {
-        while (p < json->end && (unsigned char)*p >= 0x20 && (unsigned char)*p < 0x80 && *p != '"' && *p != '\\')
-            p++;
+        p = mg_json_plain_end(p, json->end);
         if (p == json->end) {
             json->at = p;
             return mg_json_fail_syntax(json, "unterminated string");

@@ -24,7 +24,7 @@ void mg_writer_release(struct mg_writer *w)
 }
 
 /* Room for `extra` bytes and a NUL, or NULL (sticky). */
-static char *reserve(struct mg_writer *w, size_t extra)
+static char *reserve_slowly(struct mg_writer *w, size_t extra)
 {
     if (w->failed || extra > SIZE_MAX / 4 || w->size > SIZE_MAX / 4)
         goto fail;
@@ -42,16 +42,21 @@ static char *reserve(struct mg_writer *w, size_t extra)
     return w->data + w->size;
 fail:
     w->failed = true;
+    w->capacity = w->size; /* what has failed has no room */
     return NULL;
 }
 
-static void append(struct mg_writer *w, const char *text, size_t size)
+static inline char *reserve(struct mg_writer *w, size_t extra)
+{
+    return w->capacity - w->size > extra ? w->data + w->size : reserve_slowly(w, extra);
+}
+
+static inline void append(struct mg_writer *w, const char *text, size_t size)
 {
     char *at = reserve(w, size);
     if (!at)
         return;
-    if (size)
-        memcpy(at, text, size);
+    memcpy(at, text, size);
     w->size += size;
 }
 
@@ -130,14 +135,12 @@ static const char *escape_character(const char *p, size_t left, char buf[8], siz
     return buf;
 }
 
-static void append_quoted(struct mg_writer *w, const char *text)
+static void append_escaped(struct mg_writer *w, const char *p, const char *end)
 {
-    const char *p = text, *end = text + strlen(text);
     append(w, "\"", 1);
     while (p < end) {
         const char *plain = p;
-        while (p < end && (unsigned char)*p >= 0x20 && (unsigned char)*p < 0x80 && *p != '"' && *p != '\\')
-            p++;
+        p = mg_json_plain_end(p, end);
         append(w, plain, (size_t)(p - plain));
         if (p == end)
             break;
@@ -148,6 +151,22 @@ static void append_quoted(struct mg_writer *w, const char *text)
         p += size;
     }
     append(w, "\"", 1);
+}
+
+static void append_quoted(struct mg_writer *w, const char *text)
+{
+    size_t size = strlen(text);
+    char *at = reserve(w, size + 2);
+    if (!at)
+        return;
+    if (mg_json_plain_end(text, text + size) < text + size) {
+        append_escaped(w, text, text + size);
+        return;
+    }
+    at[0] = '"';
+    memcpy(at + 1, text, size);
+    at[size + 1] = '"';
+    w->size += size + 2;
 }
 
 void mg_write_key(struct mg_writer *w, const char *key)
@@ -164,27 +183,27 @@ void mg_write_string(struct mg_writer *w, const char *text)
     append_quoted(w, text);
 }
 
-void mg_write_uint(struct mg_writer *w, uint64_t value)
+static void write_integer(struct mg_writer *w, uint64_t magnitude, bool negative)
 {
-    char digits[20];
+    char digits[21];
     size_t at = sizeof digits;
     do
-        digits[--at] = (char)('0' + value % 10);
-    while (value /= 10);
+        digits[--at] = (char)('0' + magnitude % 10);
+    while (magnitude /= 10);
+    if (negative)
+        digits[--at] = '-';
     begin_value(w);
     append(w, digits + at, sizeof digits - at);
 }
 
+void mg_write_uint(struct mg_writer *w, uint64_t value)
+{
+    write_integer(w, value, false);
+}
+
 void mg_write_int(struct mg_writer *w, int64_t value)
 {
-    if (value >= 0) {
-        mg_write_uint(w, (uint64_t)value);
-        return;
-    }
-    char text[24];
-    int size = snprintf(text, sizeof text, "%lld", (long long)value);
-    begin_value(w);
-    append(w, text, (size_t)size);
+    write_integer(w, value < 0 ? 0 - (uint64_t)value : (uint64_t)value, value < 0);
 }
 
 /* 15 digits always survive the way to a normal double and back, 17 always suffice. */

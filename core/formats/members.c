@@ -6,18 +6,20 @@
 bool mg_parse_members(struct mg_json *json, const char *what, const struct mg_member *members, size_t count, void *into)
 {
     uint32_t seen = 0;
+    size_t next = 0; /* most come in the order of the table */
     const char *key;
     if (!mg_json_enter_object(json))
         return false;
     while (mg_json_next_member(json, &key)) {
-        size_t at = 0;
-        while (at < count && strcmp(members[at].key, key) != 0)
-            at++;
-        if (at == count)
+        size_t at = next, tried = 0;
+        for (; tried < count && strcmp(members[at].key, key) != 0; tried++)
+            at = at + 1 < count ? at + 1 : 0;
+        if (tried == count)
             return mg_json_fail(json, MG_ERR_INVALID, "%s has no member \"%.100s\"", what, key);
         if (!members[at].parse(json, into))
             return false;
         seen |= 1U << at;
+        next = at + 1 < count ? at + 1 : 0;
     }
     for (size_t i = 0; i < count; i++)
         if (members[i].required && !(seen & 1U << i))

@@ -3,10 +3,22 @@
  *
  * An axis runs over at most one dimension of each operand and result, in blocks of `unit`
  * elements. Axes shorter than 2 are left out: there is nothing to split. */
-#include <stdio.h>
 #include <string.h>
 
 #include "graph/ops_priv.h"
+
+/* A short word, and a number of at most two digits unless it is negative; axes are many, and printf is slow. */
+static void set_name(char *out, size_t size, const char *word, int number)
+{
+    size_t room = number < 0 ? size - 1 : size - 3, used = 0;
+    for (; word[used] && used < room; used++)
+        out[used] = word[used];
+    if (number >= 10)
+        out[used++] = (char)('0' + number / 10 % 10);
+    if (number >= 0)
+        out[used++] = (char)('0' + number % 10);
+    out[used] = 0;
+}
 
 uint32_t mg_axes_open(struct mg_axes *t, const char *name, int number, int64_t length, enum mg_combiner combiner)
 {
@@ -14,10 +26,7 @@ uint32_t mg_axes_open(struct mg_axes *t, const char *name, int number, int64_t l
         return MG_NONE;
     uint32_t a = t->count++;
     t->axis[a] = (struct mg_axis){.length = length, .combiner = combiner};
-    if (number < 0)
-        snprintf(t->axis[a].name, sizeof t->axis[a].name, "%s", name);
-    else
-        snprintf(t->axis[a].name, sizeof t->axis[a].name, "%.4s%u", name, (unsigned)number % 100);
+    set_name(t->axis[a].name, sizeof t->axis[a].name, name, number);
     t->axis[a].in = t->in[a] = MG_NEW_ARRAY(t->arena, struct mg_axis_use, t->desc->in_count);
     t->axis[a].out = t->out[a] = MG_NEW_ARRAY(t->arena, struct mg_axis_use, t->desc->out_count);
     for (uint32_t i = 0; i < t->desc->in_count; i++)

@@ -121,13 +121,11 @@ enum mg_code mg_graph_infer_op(struct mg_graph *g, mg_op op, struct mg_error *er
     struct mg_op_info *info = &g->ops[op];
     struct mg_op_desc desc;
     struct mg_error ignored = {0};
-    char place[32];
-    snprintf(place, sizeof place, "/ops/%u", op);
     mg_op_whole(g, op, g->arena, &desc);
     struct mg_infer t = {.arena = g->arena,
                          .type = info->type,
                          .name = info->name,
-                         .place = place,
+                         .op = op,
                          .in_count = info->in_count,
                          .out_count = info->out_count,
                          .in = desc.in_shape,

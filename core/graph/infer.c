@@ -11,7 +11,7 @@ enum mg_code mg_infer_fail(struct mg_infer *t, const char *part, const char *fmt
     va_start(args, fmt);
     vsnprintf(reason, sizeof reason, fmt, args);
     va_end(args);
-    snprintf(pointer, sizeof pointer, "%.200s%.40s", t->place, part);
+    snprintf(pointer, sizeof pointer, "/ops/%u%.40s", t->op, part);
     return mg_fail(t->err, MG_ERR_INVALID, pointer, "operator '%.100s' (%s): %s", t->name, mg_op_type_name(t->type),
                    reason);
 }

@@ -36,8 +36,8 @@ struct mg_attr_rule {
 struct mg_infer {
     struct mg_arena *arena;
     enum mg_op_type type;
-    const char *name;  /* of the operator, for messages */
-    const char *place; /* JSON pointer of the operator */
+    const char *name; /* of the operator, for messages */
+    mg_op op;         /* its place in the graph, for pointers */
     uint32_t in_count, out_count;
     const struct mg_shape *in;
     const enum mg_dtype *in_dtype;

@@ -48,6 +48,28 @@ Test(sha256, pieces_do_not_matter)
     }
 }
 
+/* Much data at once goes through the processor's own instructions where it has them, little pieces through C. */
+Test(sha256, much_at_once_is_the_same)
+{
+    uint8_t data[9000], whole[32], pieces[32];
+    struct mg_rng rng;
+    mg_rng_init(&rng, 1);
+    for (size_t i = 0; i < sizeof data; i++)
+        data[i] = (uint8_t)mg_rng_next(&rng);
+    for (size_t size = 2000; size <= sizeof data; size += size < 2200 ? 1 : 61) {
+        struct mg_sha256 hash;
+        mg_sha256_init(&hash);
+        mg_sha256_update(&hash, data, size % 3);
+        mg_sha256_update(&hash, data + size % 3, size - size % 3);
+        mg_sha256_final(&hash, whole);
+        mg_sha256_init(&hash);
+        for (size_t at = 0; at < size; at += 50)
+            mg_sha256_update(&hash, data + at, at + 50 > size ? size - at : 50);
+        mg_sha256_final(&hash, pieces);
+        cr_assert_arr_eq(whole, pieces, sizeof whole, "size %zu", size);
+    }
+}
+
 /* MurmurHash3_x64_128 as others compute it. */
 Test(hash, known_answers)
 {

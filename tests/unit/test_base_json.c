@@ -516,6 +516,94 @@ Test(json_read, skipping_tells_the_extent)
     cr_assert_str_eq(out, "{\"a\": [1, \"]\"]}");
 }
 
+static bool both_extents(struct mg_json *json, void *context)
+{
+    const char *text, *quick_text;
+    size_t size, quick_size;
+    (void)context;
+    struct mg_json quick;
+    mg_json_init(&quick, json->arena, json->start, (size_t)(json->end - json->start));
+    cr_assert(mg_json_extent(&quick, &quick_text, &quick_size));
+    cr_assert(mg_json_skip(json, &text, &size), "%s", json->err.message);
+    cr_assert(quick_text == text && quick_size == size && quick.at == json->at, "%.*s", (int)size, text);
+    return true;
+}
+
+Test(json_read, brackets_and_strings_tell_the_extent)
+{
+    static const char *const texts[] = {
+        "{}",
+        " [ ]",
+        "[1,[2,{\"a\":[]}],\"]\"]",
+        "{\"}\":\"{\",\"\\\"}\":[\"\\\\\"]}",
+        "[\"long enough to be judged eight at once, with an umlaut: \xc3\xa4 and \\u005d\"]",
+        "\"[\"",
+        "12.5e3",
+        "null",
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        cr_assert_eq(read_text(texts[i], both_extents, NULL).code, MG_OK, "%s", texts[i]);
+}
+
+static bool extent_only(struct mg_json *json, void *context)
+{
+    const char *text;
+    size_t size;
+    (void)context;
+    return mg_json_extent(json, &text, &size);
+}
+
+Test(json_read, an_extent_needs_an_end)
+{
+    static const char *const texts[] = {"", "[", "{\"a\":[1]", "[\"]", "[\"\\\"]", "[\"\\", "\"abc"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        cr_assert_eq(read_text(texts[i], extent_only, NULL).code, MG_ERR_SYNTAX, "%s", texts[i]);
+}
+
+static bool write_again(struct mg_json *json, void *context)
+{
+    struct mg_writer *w = context;
+    const char *key;
+    int64_t number;
+    if (!mg_json_enter_array(json))
+        return false;
+    while (mg_json_next_element(json)) {
+        if (!mg_json_enter_object(json))
+            return false;
+        while (mg_json_next_member(json, &key)) {
+            mg_write_text(w, "%s ", key);
+            if (!mg_json_int(json, &number))
+                return false;
+        }
+    }
+    return json->err.code == MG_OK;
+}
+
+/* The next name is guessed from what came last time: other orders, spellings and names that begin alike must not
+ * mislead it. */
+Test(json_read, member_names_in_any_order)
+{
+    static const struct {
+        const char *text, *names;
+    } cases[] = {
+        {"[{\"a\":1,\"b\":2},{\"a\":1,\"b\":2},{\"b\":1,\"a\":2},{\"a\":1}]", "a b a b b a a "},
+        {"[{\"a\":1,\"b\":2},{\"a\":1,\"bb\":2},{\"a\":1,\"b\":2},{\"a\":1,\"\\u0062\":2}]", "a b a bb a b a b "},
+        {"[{\"a\\\\\":1},{\"a\\\\\":1},{\"a\\\"\":1},{\"a\":1}]", "a\\ a\\ a\" a "},
+        {"[{\"\":1},{\"\":1},{},{\"\":1}]", "   "},
+    };
+    struct mg_writer w;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        mg_writer_init(&w);
+        cr_assert_eq(read_text(cases[i].text, write_again, &w).code, MG_OK, "%s", cases[i].text);
+        cr_assert(mg_writer_finish(&w));
+        cr_assert_str_eq(w.data, cases[i].names);
+        mg_writer_release(&w);
+    }
+    struct mg_error err = read_text("[{\"a\":1,\"b\":2},{\"a\":1,\"b\":2,\"a\":3}]", skip_all, NULL);
+    cr_assert_eq(err.code, MG_ERR_SYNTAX);
+    cr_assert_str_eq(err.pointer, "/1/a");
+}
+
 Test(json_read, reports_line_and_column)
 {
     struct mg_error err = read_text("{\n  \"a\": 1,\n  \"b\": ?\n}", skip_all, NULL);

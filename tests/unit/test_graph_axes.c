@@ -135,7 +135,6 @@ static void judge(struct bench *b, const struct mg_op_desc *desc, const char *sa
     struct mg_infer t = {.arena = &b->arena,
                          .type = desc->type,
                          .name = sample,
-                         .place = "",
                          .in_count = desc->in_count,
                          .out_count = desc->out_count,
                          .in = desc->in_shape,

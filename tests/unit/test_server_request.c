@@ -122,6 +122,39 @@ static char *write(const struct mg_job_request *request)
 }
 
 /* The kept form reads back to itself, with the graph beside it. */
+static enum mg_code build_guarded(void *context, struct mg_error *err)
+{
+    struct reading *r = context;
+    struct mg_graph *g;
+    enum mg_code code = mg_job_request_read(r->text, strlen(r->text), &r->rules, &r->arena, &r->request, err);
+    return code == MG_OK ? mg_job_request_graph(&r->request, &r->arena, &g, NULL, err) : code;
+}
+
+/* A graph is passed over at first; the place of an error in it is still that in the whole document. */
+Test(request, broken_graphs_are_found_where_they_break)
+{
+    static const struct {
+        const char *text, *pointer, *message;
+    } cases[] = {
+        {"{\"name\":\"x\",\n\"graph\":{\"format\":\"magis-graph/1\",\n\"ops\":[,]}}", "/graph/ops/0",
+         "(line 3, column 8)"},
+        {"{\"graph\":{\"ops\":[1},\"device\":\"rtx3090\"]}}", "/graph/ops/0", "expected ',' or ']'"},
+        {"{\"graph\":{\"name\":\"a\",\"name\":\"b\"}}", "/graph/name", "duplicate member"},
+        {"{\"graph\":{\"name\":\"\\x\"}}", "/graph/name", "invalid escape"},
+        {"{\"graph\":{\"a\":1}", "/graph", "expected ',' or '}'"},
+        {"{\"graph\":{\"a\":[1}", "/graph/a/0", "expected ',' or ']'"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct reading r = {.text = cases[i].text};
+        struct mg_error err = {0};
+        mg_arena_init(&r.arena, 16 << 20);
+        cr_assert_eq(mg_arena_guard(&r.arena, build_guarded, &r, &err), MG_ERR_SYNTAX, "%s: %s", r.text, err.message);
+        cr_assert(strstr(err.message, cases[i].message), "%s: %s", r.text, err.message);
+        cr_expect(strcmp(err.pointer, cases[i].pointer) == 0, "%s: %s", r.text, err.pointer);
+        mg_arena_release(&r.arena);
+    }
+}
+
 Test(request, kept_form_is_stable)
 {
     static const char *const texts[] = {

@@ -634,6 +634,25 @@ Test(store_durable, promises_are_synced_and_progress_is_not)
     cr_assert_eq(mg_db_pragma(&f.store->writer, "PRAGMA synchronous"), 2);
 }
 
+/* 200 bodies of 25 pages, one after the other: whenever the writer is idle, a log of 1000 pages is folded in. */
+Test(store_durable, the_log_stays_small)
+{
+    enum { BODY = 100000 };
+    char path[128], *body = malloc(BODY);
+    struct stat st;
+    open_ok();
+    path_in(path, sizeof path, "store.db-wal");
+    memset(body, 'x', BODY);
+    for (int i = 0; i < 200; i++) {
+        struct mg_store_submission s = {
+            .state = MG_JOB_VALIDATING, .priority = MG_PRIORITY_NORMAL, .body = {body, BODY}, .body_type = "x"};
+        cr_assert_eq(DO(&f, submit, &s)->code, MG_STORE_OK);
+    }
+    cr_assert_eq(stat(path, &st), 0);
+    cr_assert_lt(st.st_size, 10 << 20, "%lld bytes of 20 MB", (long long)st.st_size);
+    free(body);
+}
+
 Test(store_durable, file_is_set_up_as_meant)
 {
     open_ok();
