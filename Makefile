@@ -212,7 +212,7 @@ bench-build: all $(BENCH_BIN)
 accept: bench-build
 	@BUILD=$(BUILD) tests/bench.sh accept
 
-## make demo       the main job on a real network, in a browser
+## make demo       the main job on a real network; prints the address of its page
 demo:
 	@deploy/deps.sh check || $(MAKE) deps
 	@+$(MAKE) $(PARALLEL) all

@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "export/export.h"
 #include "server/answer.h"
+#include "server/clock.h"
 #include "server/file.h"
 #include "server/source.h"
 
@@ -31,10 +31,8 @@ static void on_interrupt(int signal)
 
 static double now(void *context)
 {
-    struct timespec time;
     (void)context;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+    return mg_clock_seconds();
 }
 
 static bool cancelled(void *context)
@@ -326,7 +324,10 @@ static bool arguments_fit(const struct mg_options *options)
 {
     const char *format = options->value[MG_OPTION_FORMAT];
     if (options->argument_count != 1) {
-        fprintf(stderr, "usage: magisd optimize SOURCE [options]\n");
+        fprintf(stderr,
+                "magisd optimize: %s\nusage: magisd optimize SOURCE [options]; SOURCE is zoo:NAME, a graph "
+                "(JSON) or an ONNX file\n",
+                options->argument_count ? "one SOURCE at a time" : "SOURCE is missing");
         return false;
     }
     if (format && strcmp(format, "json") != 0 && strcmp(format, "dot") != 0) {

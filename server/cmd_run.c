@@ -3,11 +3,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/digest.h"
 #include "exec/exec.h"
 #include "server/answer.h"
+#include "server/clock.h"
 #include "server/device_run.h"
 #include "server/fill.h"
 #include "server/source.h"
@@ -26,13 +26,6 @@ struct run {
     const char *device; /* NULL: the reference executor */
     struct mg_device_run measured, plan_measured;
 };
-
-static double now(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
-}
 
 /* ---- results ---- */
 
@@ -226,18 +219,18 @@ static enum mg_code execute(struct run *r, struct mg_error *err)
     const struct mg_graph *g = r->source.graph;
     struct mg_arena *arena = &r->source.arena;
     r->values = mg_fill_values(g, &r->source.model, r->fill, r->seed, arena);
-    double begin = now();
+    double begin = mg_clock_seconds();
     enum mg_code code = MG_OK;
     if (r->plan) {
         /* before the graph: its updates write into arrays of their own, the given ones stay as they are */
         r->results = MG_NEW_ARRAY(arena, double *, g->value_count);
         code = mg_exec_plan(g, r->plan, r->seed, r->values, r->results, arena, err);
-        r->plan_seconds = now() - begin;
-        begin = now();
+        r->plan_seconds = mg_clock_seconds() - begin;
+        begin = mg_clock_seconds();
     }
     if (code == MG_OK)
         code = mg_exec_graph(g, r->seed, r->values, arena, err);
-    r->seconds = now() - begin;
+    r->seconds = mg_clock_seconds() - begin;
     return code;
 }
 

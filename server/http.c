@@ -8,9 +8,11 @@
  * not wake the loop either: mg_http_wake() does. */
 #include "server/http_priv.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -195,9 +197,46 @@ static enum mg_code describe(struct mg_http *http, struct mg_error *err)
     return MG_OK;
 }
 
+/* http://HOST[:PORT] or https://HOST[:PORT], nothing behind it. */
+static bool is_origin(const char *word, size_t length)
+{
+    size_t scheme = !strncasecmp(word, "http://", 7) ? 7 : !strncasecmp(word, "https://", 8) ? 8 : 0;
+    return scheme && length > scheme && strcspn(word + scheme, "/*?#@, ") == length - scheme;
+}
+
+static enum mg_code check_cors_origins(const struct mg_http *http, struct mg_error *err)
+{
+    for (const char *at = http->cors_origins; *at; at += strspn(at, ", ")) {
+        size_t length = strcspn(at, ", ");
+        if (!is_origin(at, length))
+            return mg_fail(
+                err, MG_ERR_INVALID, "",
+                "--cors-origin: \"%.*s\" is no origin such as https://plans.example.org; pages that may call "
+                "are named one by one",
+                (int)length, at);
+        at += length;
+    }
+    return MG_OK;
+}
+
+static enum mg_code check_web_dir(const struct mg_http *http, struct mg_error *err)
+{
+    char path[4096];
+    if (!http->web_dir)
+        return MG_OK;
+    snprintf(path, sizeof path, "%s/index.html", http->web_dir);
+    if (access(path, R_OK) == 0)
+        return MG_OK;
+    return mg_fail(err, MG_ERR_INVALID, "", "--web %s: %s: %s", http->web_dir, path, strerror(errno));
+}
+
 static enum mg_code open_parts(struct mg_http *http, struct mg_error *err)
 {
     enum mg_code code = split_public_url(http, err);
+    if (code == MG_OK)
+        code = check_cors_origins(http, err);
+    if (code == MG_OK)
+        code = check_web_dir(http, err);
     if (code == MG_OK)
         code = describe(http, err);
     if (code != MG_OK)

@@ -64,14 +64,21 @@ static bool is_local_host(const char *host)
     return false;
 }
 
+static bool is_own_host(const struct mg_http *http, const char *host)
+{
+    return is_local_host(host) || (*http->public_host && !strcasecmp(host, http->public_host));
+}
+
 bool mg_guard_host(struct mg_request *req)
 {
-    const char *host = mg_request_header(req, "Host");
-    const struct mg_http *http = req->http;
-    if (host && (is_local_host(host) || (*http->public_host && !strcasecmp(host, http->public_host))))
-        return true;
-    mg_reply_problem(req, "wrong-host", NULL, "the Host header names another server");
-    return false;
+    const char *host = mg_request_header(req, "Host"), *wrong = NULL;
+    if (!host || !is_own_host(req->http, host))
+        wrong = "Host header";
+    else if (req->authority && !is_own_host(req->http, req->authority))
+        wrong = "target of the request";
+    if (wrong)
+        mg_reply_problem(req, "wrong-host", NULL, "the %s names another server", wrong);
+    return !wrong;
 }
 
 static bool is_own_origin(const struct mg_request *req, const char *origin)

@@ -61,7 +61,8 @@ struct mg_request {
     char id[65];
     char *uri; /* as sent, for the log */
     char *method;
-    char *path; /* decoded, cut up by the router */
+    char *path;      /* decoded, cut up by the router */
+    char *authority; /* of a target that names the host, "http://HOST/path"; else NULL */
     const char *part[MG_MAX_PARTS];
     const struct mg_route *route;
     char peer_text[INET6_ADDRSTRLEN];

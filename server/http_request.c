@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/random.h>
 
 #include "server/jobs.h"
@@ -77,6 +78,17 @@ static const char *inner_path(const struct mg_http *http, const char *url)
     return url;
 }
 
+/* "http://HOST/path" (RFC 9112, 3.2.2): the host apart, the path is what follows. */
+static const char *split_target(struct mg_request *req, const char *url)
+{
+    size_t scheme = !strncasecmp(url, "http://", 7) ? 7 : !strncasecmp(url, "https://", 8) ? 8 : 0;
+    if (!scheme)
+        return url;
+    size_t length = strcspn(url + scheme, "/");
+    req->authority = mg_must(strndup(url + scheme, length));
+    return url[scheme + length] ? url + scheme + length : "/";
+}
+
 static void fill(struct mg_request *req, const char *url, const char *method)
 {
     const char *id = mg_request_header(req, "X-Request-Id");
@@ -84,7 +96,7 @@ static void fill(struct mg_request *req, const char *url, const char *method)
         snprintf(req->id, sizeof req->id, "%s", id);
     req->method = mg_must(strdup(method));
     req->head = !strcmp(method, "HEAD");
-    req->path = mg_must(strdup(inner_path(req->http, url)));
+    req->path = mg_must(strdup(inner_path(req->http, split_target(req, url))));
     remember_peer(req);
 }
 
@@ -94,6 +106,11 @@ static bool find_route(struct mg_request *req)
     const char *method = req->head ? "GET" : req->method;
     if (strstr(req->uri, "%00")) {
         mg_reply_problem(req, "bad-request", NULL, "the URL holds a NUL byte");
+        return false;
+    }
+    if (!strcmp(req->path, "*") && !strcmp(req->method, "OPTIONS")) { /* of the server as a whole (RFC 9110, 9.3.7) */
+        mg_reply_header(req, "Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
+        mg_reply_empty(req, 204);
         return false;
     }
     req->route = mg_route_find(method, req->path, req->part, allow, sizeof allow);
@@ -285,6 +302,7 @@ static void free_request(struct mg_request *req)
     free(req->uri);
     free(req->method);
     free(req->path);
+    free(req->authority);
     free(req);
 }
 

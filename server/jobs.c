@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "server/clock.h"
 #include "server/jobs_priv.h"
 
 enum { TICK_MS = 1000, EXPIRE_TICKS = 60, FIRST_EXPIRE = 5, EXPIRE_BATCH = 50, FOR_EVER_DAYS = 1000000 };
@@ -193,13 +194,6 @@ bool mg_jobs_store_problem(mg_jobs *jobs, const struct mg_store_result *result, 
 
 /* ---- the tick ---- */
 
-static int64_t wall_ms(void)
-{
-    uv_timeval64_t time;
-    uv_gettimeofday(&time);
-    return time.tv_sec * 1000 + time.tv_usec / 1000;
-}
-
 static void on_deadline_saved(void *ctx, const struct mg_store_result *result)
 {
     mg_jobs_take(ctx, result);
@@ -266,7 +260,7 @@ static void finish_drain(mg_jobs *jobs)
 static void on_tick(uv_timer_t *timer)
 {
     mg_jobs *jobs = timer->data;
-    int64_t now = wall_ms();
+    int64_t now = mg_clock_wall_ms();
     jobs->ticks++;
     for (struct mg_job *job = jobs->first; job; job = job->next)
         if (!mg_job_state_ended(job->info.state))

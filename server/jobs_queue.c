@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "server/clock.h"
 #include "server/jobs_priv.h"
 
 static const uint64_t hour_ms = 3600000, minute_ms = 60000;
@@ -69,13 +70,6 @@ static unsigned most_workers(const mg_jobs *jobs)
     return (double)(uv_now(jobs->config.loop) - jobs->last_death) >= jobs->config.pause_seconds * 1000;
 }
 
-static int64_t now_ms(void)
-{
-    uv_timeval64_t time;
-    uv_gettimeofday(&time);
-    return time.tv_sec * 1000 + time.tv_usec / 1000;
-}
-
 static int64_t class_of(const struct mg_job *job, int64_t now)
 {
     int64_t waited = now - job->info.queued_at;
@@ -106,7 +100,7 @@ static bool before(const mg_jobs *jobs, const struct mg_job *a, const struct mg_
 static struct mg_job *next_job(const mg_jobs *jobs)
 {
     struct mg_job *best = NULL;
-    int64_t now = now_ms();
+    int64_t now = mg_clock_wall_ms();
     for (struct mg_job *job = jobs->first; job; job = job->next)
         if (waits(job) && (!best || before(jobs, job, best, now)))
             best = job;
@@ -127,7 +121,7 @@ void mg_jobs_schedule(mg_jobs *jobs)
 unsigned mg_jobs_position(mg_jobs *jobs, const struct mg_job *job)
 {
     unsigned ahead = 0;
-    int64_t now = now_ms();
+    int64_t now = mg_clock_wall_ms();
     for (const struct mg_job *other = jobs->first; other; other = other->next)
         ahead +=
             other != job && waits(other) && class_of(other, now) <= class_of(job, now) && before(jobs, other, job, now);

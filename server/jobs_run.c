@@ -9,17 +9,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "server/clock.h"
 #include "server/jobs_priv.h"
 
 enum { SAVE_PROGRESS_MS = 3000 };
 static const uint64_t spool_bytes = 2ull << 30, memory_bytes = 4ull << 30;
-
-static int64_t wall_ms(void)
-{
-    uv_timeval64_t time;
-    uv_gettimeofday(&time);
-    return time.tv_sec * 1000 + time.tv_usec / 1000;
-}
 
 /* Callbacks of writes carry the manager; the job is found by id, for it may be gone by then. */
 static void on_saved(void *ctx, const struct mg_store_result *result)
@@ -427,12 +421,21 @@ static void on_error(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_e
 
 static char *death_document(const struct mg_worker_event *event)
 {
-    char detail[200];
-    if (event->signal)
-        snprintf(detail, sizeof detail, "the search worker was ended by signal %d (%s)", event->signal,
-                 strsignal(event->signal));
+    char detail[400];
+    if (event->signal == SIGKILL)
+        snprintf(detail, sizeof detail,
+                 "the search worker was killed (signal %d) twice, as the kernel does when memory runs out; free memory "
+                 "or run fewer workers (--workers), then retry the job",
+                 event->signal);
+    else if (event->signal)
+        snprintf(detail, sizeof detail,
+                 "the search worker was ended by signal %d (%s) twice; retry the job, and if it fails again report it "
+                 "with its graph",
+                 event->signal, strsignal(event->signal));
     else
-        snprintf(detail, sizeof detail, "the search worker ended with status %d before its result", event->exit_status);
+        snprintf(detail, sizeof detail,
+                 "the search worker ended with status %d before its result twice; the member stderr may say why",
+                 event->exit_status);
     json_t *members = json_object();
     json_object_set_new(members, "signal", json_integer(event->signal));
     json_object_set_new(members, "exit_status", json_integer(event->exit_status));
@@ -745,7 +748,7 @@ void mg_run_start(mg_jobs *jobs, struct mg_job *job)
     job->run->started_at = job->run->saved_at = uv_now(jobs->config.loop);
     owner->jobs = jobs;
     snprintf(owner->id, sizeof owner->id, "%s", job->info.id);
-    mg_store_claim(jobs->config.store, job->info.id, wall_ms() + 3600000, on_claimed, owner);
+    mg_store_claim(jobs->config.store, job->info.id, mg_clock_wall_ms() + 3600000, on_claimed, owner);
 }
 
 void mg_run_stop(mg_jobs *jobs, struct mg_job *job)

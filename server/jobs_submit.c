@@ -10,17 +10,11 @@
 #include <unistd.h>
 
 #include "server/file.h"
+#include "server/clock.h"
 #include "server/jobs_priv.h"
 #include "server/spawn.h"
 
 enum { PATIENCE_MS = 2000 };
-
-static int64_t wall_ms(void)
-{
-    uv_timeval64_t time;
-    uv_gettimeofday(&time);
-    return time.tv_sec * 1000 + time.tv_usec / 1000;
-}
 
 /* ---- what intake says about a request ---- */
 
@@ -164,7 +158,7 @@ static void store_queued(struct mg_call *call)
                                              .token = call->owner,
                                              .priority =
                                                  priority < 0 ? MG_PRIORITY_NORMAL : (enum mg_job_priority)priority,
-                                             .deadline_at = deadline_of(call->meta, wall_ms()),
+                                             .deadline_at = deadline_of(call->meta, mg_clock_wall_ms()),
                                              .normal = &normal.request};
     mg_store_submit(call->jobs->config.store, &submission, on_submitted, call);
     close_normal(&normal);

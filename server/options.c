@@ -8,11 +8,49 @@
 
 #include "server/file.h"
 
-enum option_kind { TEXT, UINT, NUMBER, BYTES, FLAG, NOT, LIST, PAIRS };
+enum option_kind { KIND_TEXT, KIND_UINT, KIND_NUMBER, KIND_BYTES, KIND_FLAG, KIND_NOT, KIND_LIST, KIND_PAIRS };
+struct option_range {
+    enum option_kind kind;
+    double least, most; /* of numbers */
+};
+/* In the words of the table. */
+#define ANY 1e300 /* no bound of its own */
+#define TEXT                                                                                                           \
+    {                                                                                                                  \
+        KIND_TEXT, 0, 0                                                                                                \
+    }
+#define FLAG                                                                                                           \
+    {                                                                                                                  \
+        KIND_FLAG, 0, 0                                                                                                \
+    }
+#define NOT                                                                                                            \
+    {                                                                                                                  \
+        KIND_NOT, 0, 0                                                                                                 \
+    }
+#define LIST                                                                                                           \
+    {                                                                                                                  \
+        KIND_LIST, 0, 0                                                                                                \
+    }
+#define PAIRS                                                                                                          \
+    {                                                                                                                  \
+        KIND_PAIRS, 0, 0                                                                                               \
+    }
+#define UINT(least, most)                                                                                              \
+    {                                                                                                                  \
+        KIND_UINT, least, most                                                                                         \
+    }
+#define NUMBER(least, most)                                                                                            \
+    {                                                                                                                  \
+        KIND_NUMBER, least, most                                                                                       \
+    }
+#define BYTES(least, most)                                                                                             \
+    {                                                                                                                  \
+        KIND_BYTES, least, most                                                                                        \
+    }
 
 struct option_row {
     const char *name;
-    enum option_kind kind;
+    struct option_range value;
     const char *member;
     uint32_t commands;
     const char *argument, *help;
@@ -35,7 +73,7 @@ static const struct command_row command_table[MG_COMMAND_COUNT] = {
 
 static bool takes_value(enum option_kind kind)
 {
-    return kind != FLAG && kind != NOT;
+    return kind != KIND_FLAG && kind != KIND_NOT;
 }
 
 /* ---- texts to numbers ---- */
@@ -82,19 +120,19 @@ static bool parse_bytes(const char *text, uint64_t *out)
     return true;
 }
 
-static bool valid_value(enum option_kind kind, const char *text)
+static bool valid_value(const struct option_range *range, const char *text)
 {
-    uint64_t whole;
-    double number;
-    switch (kind) {
-    case UINT:
-        return parse_uint(text, &whole);
-    case NUMBER:
-        return parse_number(text, &number);
-    case BYTES:
-        return parse_bytes(text, &whole);
-    case FLAG:
-    case NOT:
+    uint64_t whole = 0;
+    double number = 0;
+    switch (range->kind) {
+    case KIND_UINT:
+        return parse_uint(text, &whole) && (double)whole >= range->least && (double)whole <= range->most;
+    case KIND_NUMBER:
+        return parse_number(text, &number) && number >= range->least && number <= range->most;
+    case KIND_BYTES:
+        return parse_bytes(text, &whole) && (double)whole >= range->least && (double)whole <= range->most;
+    case KIND_FLAG:
+    case KIND_NOT:
         return strcmp(text, "true") == 0 || strcmp(text, "false") == 0;
     default:
         return true;
@@ -102,18 +140,17 @@ static bool valid_value(enum option_kind kind, const char *text)
 }
 
 /* What valid_value() accepts, in words. */
-static const char *expected(enum option_kind kind)
+static void describe(const struct option_range *range, char *out, size_t size)
 {
-    switch (kind) {
-    case UINT:
-        return "a whole number of 0 or more";
-    case NUMBER:
-        return "a number of 0 or more";
-    case BYTES:
-        return "a count of bytes, such as 8589934592, 8GiB or 500MB";
-    default:
-        return "true or false";
-    }
+    const char *what = range->kind == KIND_UINT    ? "a whole number"
+                       : range->kind == KIND_BYTES ? "a count of bytes (such as 8589934592, 8GiB or 500MB)"
+                                                   : "a number";
+    if (!takes_value(range->kind))
+        snprintf(out, size, "true or false");
+    else if (range->most < ANY)
+        snprintf(out, size, "%s from %.0f to %.0f", what, range->least, range->most);
+    else
+        snprintf(out, size, "%s of %.0f or more", what, range->least);
 }
 
 /* ---- reading ---- */
@@ -121,17 +158,18 @@ static const char *expected(enum option_kind kind)
 static void set_value(struct mg_options *options, enum mg_option id, const char *text)
 {
     const char *old = options->value[id];
-    enum option_kind kind = option_table[id].kind;
-    bool joins = old && (kind == LIST || kind == PAIRS);
+    enum option_kind kind = option_table[id].value.kind;
+    bool joins = old && (kind == KIND_LIST || kind == KIND_PAIRS);
     options->value[id] =
         joins ? mg_arena_printf(&options->arena, "%s,%s", old, text) : mg_arena_strdup(&options->arena, text);
 }
 
 static bool apply(struct mg_options *options, enum mg_option id, const char *text, const char *where)
 {
-    if (!valid_value(option_table[id].kind, text)) {
-        fprintf(stderr, "magisd: %s%s: \"%s\" is not %s\n", where, option_table[id].name, text,
-                expected(option_table[id].kind));
+    if (!valid_value(&option_table[id].value, text)) {
+        char wanted[128];
+        describe(&option_table[id].value, wanted, sizeof wanted);
+        fprintf(stderr, "magisd: %s%s: \"%s\" is not %s\n", where, option_table[id].name, text, wanted);
         return false;
     }
     set_value(options, id, text);
@@ -161,7 +199,7 @@ static bool read_option(struct mg_options *options, int argc, char **argv, int *
     }
     if (equals)
         return apply(options, id, equals + 1, "--");
-    if (!takes_value(option_table[id].kind))
+    if (!takes_value(option_table[id].value.kind))
         return apply(options, id, "true", "--");
     if (*at + 1 >= argc) {
         fprintf(stderr, "magisd: --%s needs a value\n", option_table[id].name);
@@ -312,7 +350,7 @@ bool mg_options_flag(const struct mg_options *options, enum mg_option id)
 uint64_t mg_options_uint(const struct mg_options *options, enum mg_option id, uint64_t fallback)
 {
     uint64_t value = fallback;
-    if (options->value[id] && option_table[id].kind == BYTES)
+    if (options->value[id] && option_table[id].value.kind == KIND_BYTES)
         (void)!parse_bytes(options->value[id], &value);
     else if (options->value[id])
         (void)!parse_uint(options->value[id], &value);
@@ -376,26 +414,26 @@ static void write_value(struct mg_writer *w, enum option_kind kind, const char *
     uint64_t whole = 0;
     double number = 0;
     switch (kind) {
-    case UINT:
+    case KIND_UINT:
         (void)!parse_uint(text, &whole);
         mg_write_uint(w, whole);
         break;
-    case BYTES:
+    case KIND_BYTES:
         (void)!parse_bytes(text, &whole);
         mg_write_uint(w, whole);
         break;
-    case NUMBER:
+    case KIND_NUMBER:
         (void)!parse_number(text, &number);
         mg_write_double(w, number);
         break;
-    case FLAG:
-    case NOT:
-        mg_write_bool(w, (strcmp(text, "true") == 0) == (kind == FLAG));
+    case KIND_FLAG:
+    case KIND_NOT:
+        mg_write_bool(w, (strcmp(text, "true") == 0) == (kind == KIND_FLAG));
         break;
-    case LIST:
+    case KIND_LIST:
         write_list(w, text);
         break;
-    case PAIRS:
+    case KIND_PAIRS:
         mg_write_begin_object(w);
         if (!mg_options_write_pairs(text, w))
             w->failed = true;
@@ -432,7 +470,7 @@ void mg_options_write_members(const struct mg_options *options, struct mg_writer
         change_group(w, group, sizeof group, row->member);
         const char *dot = strchr(row->member, '.');
         mg_write_key(w, dot ? dot + 1 : row->member);
-        write_value(w, row->kind, options->value[id]);
+        write_value(w, row->value.kind, options->value[id]);
     }
     if (*group)
         mg_write_end_object(w);
@@ -450,7 +488,10 @@ void mg_options_usage(enum mg_command command)
         if (!(option->commands & (1u << command)))
             continue;
         int used = printf("  --%s %s", option->name, option->argument);
-        printf("%*s%s\n", used < 30 ? 30 - used : 1, "", option->help);
+        printf("%*s%s", used < 30 ? 30 - used : 1, "", option->help);
+        if (option->value.kind <= KIND_BYTES && option->value.most > 0 && option->value.most < ANY)
+            printf(" [%.0f..%.0f]", option->value.least, option->value.most);
+        printf("\n");
     }
     printf("\nEvery option can also be given as a variable MAGISD_NAME or in a config file.\n");
 }

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/digest.h"
+#include "server/clock.h"
 
 enum { RANDOM_BYTES = 30, MAX_TOKENS = 10000 };
 
@@ -35,13 +36,6 @@ bool mg_role_allows(enum mg_role has, enum mg_role needs)
 {
     return needs == MG_ROLE_PUBLIC || has == MG_ROLE_ADMIN || has == needs ||
            (needs == MG_ROLE_READ && has != MG_ROLE_PUBLIC);
-}
-
-static int64_t now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
 static void hash_text(const char *text, unsigned char out[32])
@@ -223,7 +217,7 @@ const char *mg_tokens_check(struct mg_tokens *tokens, const char *text, struct m
         return "the token is not known";
     if (found->revoked_at)
         return "the token was revoked";
-    if (found->expires_at && found->expires_at <= now_ms())
+    if (found->expires_at && found->expires_at <= mg_clock_wall_ms())
         return "the token has expired";
     snprintf(out->name, sizeof out->name, "%s", found->name);
     out->role = found->role;
@@ -298,7 +292,7 @@ static enum mg_code add_locked(const char *data_dir, const struct mg_token *toke
         *slot = *token;
         make_text(text);
         hash_text(text, slot->sha256);
-        slot->created_at = now_ms();
+        slot->created_at = mg_clock_wall_ms();
         code = save(data_dir, list, count, err);
     }
     free(list);
@@ -327,7 +321,7 @@ enum mg_code mg_tokens_revoke(const char *data_dir, const char *name, struct mg_
     enum mg_code code = mg_tokens_list(data_dir, &list, &count, err);
     struct mg_token *token = code == MG_OK ? find_name(list, count, name) : NULL;
     if (token && !token->revoked_at) {
-        token->revoked_at = now_ms();
+        token->revoked_at = mg_clock_wall_ms();
         code = save(data_dir, list, count, err);
     } else if (code == MG_OK) {
         code = mg_fail(err, MG_ERR_INVALID, "", token ? "%s was revoked before" : "there is no token %s", name);

@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <zlib.h>
@@ -18,6 +17,7 @@
 #include "formats/formats.h"
 #include "server/answer.h"
 #include "server/child.h"
+#include "server/clock.h"
 #include "server/file.h"
 #include "server/options.h"
 #include "server/pack.h"
@@ -66,10 +66,8 @@ static void on_term(int signal)
 
 static double now(void *context)
 {
-    struct timespec time;
     (void)context;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+    return mg_clock_seconds();
 }
 
 /* ---- control lines ---- */

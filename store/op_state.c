@@ -11,7 +11,9 @@ enum { CRASHES_MAX = 2, UNCLEAN_STARTS_MAX = 3 };
 
 static const char UNCLEAN_ERROR[] =
     "{\"type\":\"/errors/unclean-stops\",\"title\":\"The daemon stopped uncleanly three times while this job ran\","
-    "\"status\":500}";
+    "\"status\":500,\"detail\":\"It may be what ends the daemon, by the memory it takes for example, and is not "
+    "started "
+    "again by itself. Look into the daemon's log and the kernel's for the cause, then retry the job.\"}";
 
 /* The job if its state is one of `states`; otherwise the operation has failed. */
 static struct mg_store_job *find_in(struct mg_op *op, struct mg_db *db, uint32_t states)

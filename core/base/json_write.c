@@ -306,7 +306,7 @@ void mg_write_text(struct mg_writer *w, const char *fmt, ...)
 
 bool mg_writer_finish(struct mg_writer *w)
 {
-    char *at = reserve(w, 0);
+    char *at = w->failed ? NULL : reserve(w, 0);
     if (!at)
         return false;
     *at = 0;

@@ -147,6 +147,7 @@ def test_worker_killed_twice(t):
     done = ended(daemon, job_id)
     t.equal("fails", (done["state"], done["outcome"]), ("failed", None))
     t.equal("says how", (done["error"]["type"], done["error"]["signal"]), ("/errors/worker-died", 9))
+    t.check("says what to do", "memory" in done["error"]["detail"] and "retry" in done["error"]["detail"], done["error"])
     t.check("stderr is there", "stderr" in done["error"], done["error"])
     check_nothing_lost(t, daemon, job_id, plans)
     again = daemon.post("/jobs/%s/retry" % job_id)

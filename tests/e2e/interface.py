@@ -4,10 +4,12 @@ import json
 import os
 import re
 import socket
+import subprocess
+import tempfile
 import threading
 import time
 
-from libe2e import Daemon, Tests, read_all, status_of
+from libe2e import MAGISD, Daemon, Tests, read_all, status_of
 
 MODEL = {"zoo": {"model": "mlp"}, "budget": {"evaluations": 10}}
 
@@ -49,6 +51,14 @@ def test_host_and_origin(t):
     for host in ("evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "localhost:80@evil", "",
                  "localhost:"):
         t.equal("Host " + host, get("/healthz", Host=host).problem, "wrong-host")
+    for target, host, want in (("http://localhost/healthz", "localhost", 200), ("HTTP://127.0.0.1:%d/v1/healthz" % daemon.port, "localhost", 200),
+                               ("http://localhost/nothing", "localhost", 404), ("http://evil.example/healthz", "localhost", 421),
+                               ("http://localhost/healthz", "evil.example", 421), ("http://localhost", "localhost", 303)):
+        got = status_of(daemon.raw(request("GET %s HTTP/1.1" % target, "Host: " + host)))
+        t.equal("target %s at %s" % (target, host), got, want)
+    answer = daemon.raw(request("OPTIONS * HTTP/1.1", "Host: localhost"))
+    t.check("OPTIONS of the server", status_of(answer) == 204 and b"\r\nAllow: GET, HEAD, POST" in answer, answer)
+    t.equal("GET of the server", status_of(daemon.raw(request("GET * HTTP/1.1", "Host: localhost"))), 404)
     own = "http://127.0.0.1:%d" % daemon.port
     t.equal("own Origin", get("/version", Origin=own).status, 200)
     for origin in ("http://evil.example", "null", "https://127.0.0.1:%d" % daemon.port, "http://127.0.0.1:1"):
@@ -61,6 +71,19 @@ def test_host_and_origin(t):
     t.equal("cross-site navigation to data",
             get("/metrics", Sec_Fetch_Site="cross-site", Sec_Fetch_Mode="navigate").status, 403)
     t.equal("cross-site POST", daemon.post("/optimize", MODEL, Origin="http://evil.example").status, 403)
+
+
+def test_refused_options(t):
+    for option, value, wanted in (("--max-connections", "0", "from 1 to 100000"), ("--workers", "0", "from 1 to 1024"),
+                                  ("--intakes", "9", "from 1 to 8"), ("--keep-days", "-1", "from 0 to 36500"),
+                                  ("--max-header", "10", "from 4096 to"), ("--max-seconds", "0", "from 1 to"),
+                                  ("--cors-origin", "*", "is no origin"), ("--cors-origin", "https://a.example,b.example", "is no origin"),
+                                  ("--cors-origin", "https://a.example/x", "is no origin"), ("--web", "/nosuch", "No such file")):
+        with tempfile.TemporaryDirectory() as home:
+            answer = subprocess.run([MAGISD, "serve", "--listen", "127.0.0.1:0", "--data", home, option, value],
+                                    capture_output=True, text=True, timeout=30)
+        t.check("refused: %s %s" % (option, value),
+                answer.returncode in (1, 2) and option in answer.stderr and wanted in answer.stderr, answer)
 
 
 def test_public_url(t):
@@ -267,7 +290,7 @@ def test_listen_addresses(t):
 
 daemon = Daemon()
 tests = Tests()
-tests.run(test_framing, test_host_and_origin, test_public_url, test_methods, test_problems, test_headers, test_bodies,
+tests.run(test_framing, test_host_and_origin, test_refused_options, test_public_url, test_methods, test_problems, test_headers, test_bodies,
           test_description, test_schemas, test_information, test_devices, test_logs, test_unix, test_listen_addresses)
 tests.equal("stops cleanly", daemon.close(), 0)
 tests.end()

@@ -34,7 +34,7 @@ struct got {
     char message[256];
     bool has_job, replayed, has_next;
     struct mg_store_job job;
-    char name[64], labels[128], error[256], reused_from[16];
+    char name[64], labels[128], error[512], reused_from[16];
     char ids[GOT_MAX][MG_JOB_ID_LEN + 1];
     int64_t numbers[GOT_MAX];
     enum mg_job_state states[GOT_MAX];

@@ -266,6 +266,7 @@ Test(store_durable, third_unclean_start_fails_the_job)
     }
     open_ok();
     cr_assert_not_null(strstr(DO(&f, get_job, A)->error, "unclean-stops"));
+    cr_assert_not_null(strstr(DO(&f, get_job, A)->error, "\"detail\":"), "it says what to do");
 }
 
 /* ---- faults ---- */
