@@ -9,10 +9,15 @@ enum { MAX_LIST = 1 << 16 };
 
 /* ---- names ---- */
 
-static size_t slot_of(const struct onnx_names *names, const char *name)
+static uint64_t hash_of(const char *name)
 {
-    size_t at = (size_t)mg_hash_bytes(name, strlen(name), 0).lo & (names->capacity - 1);
-    while (names->slot[at].name && strcmp(names->slot[at].name, name) != 0)
+    return mg_hash_bytes(name, strlen(name), 0).lo;
+}
+
+static size_t slot_of(const struct onnx_names *names, const char *name, uint64_t hash)
+{
+    size_t at = (size_t)hash & (names->capacity - 1);
+    while (names->slot[at].name && (names->slot[at].hash != hash || strcmp(names->slot[at].name, name) != 0))
         at = (at + 1) & (names->capacity - 1);
     return at;
 }
@@ -24,22 +29,24 @@ static void grow_names(struct onnx_names *names, struct mg_arena *arena)
     names->slot = MG_NEW_ARRAY(arena, struct onnx_name_slot, names->capacity);
     for (size_t i = 0; i < old.capacity; i++)
         if (old.slot[i].name)
-            names->slot[slot_of(names, old.slot[i].name)] = old.slot[i];
+            names->slot[slot_of(names, old.slot[i].name, old.slot[i].hash)] = old.slot[i];
 }
 
 void **mg_onnx_name(struct onnx_names *names, struct mg_arena *arena, const char *name)
 {
+    uint64_t hash = hash_of(name);
     if (names->count * 2 >= names->capacity)
         grow_names(names, arena);
-    size_t at = slot_of(names, name);
-    names->count += !names->slot[at].name;
-    names->slot[at].name = name;
-    return &names->slot[at].what;
+    struct onnx_name_slot *slot = &names->slot[slot_of(names, name, hash)];
+    names->count += !slot->name;
+    slot->name = name;
+    slot->hash = hash;
+    return &slot->what;
 }
 
 void *mg_onnx_find(const struct onnx_names *names, const char *name)
 {
-    return names->capacity ? names->slot[slot_of(names, name)].what : NULL;
+    return names->capacity ? names->slot[slot_of(names, name, hash_of(name))].what : NULL;
 }
 
 const char *mg_onnx_unique(struct onnx_names *names, struct mg_arena *arena, const char *name)

@@ -48,16 +48,29 @@ void mg_onnx_define(struct onnx_scope *s, const char *name, struct onnx_value *v
     *mg_onnx_name(&s->values, s->m->arena, name) = value;
 }
 
+/* Contents outlive the reading. */
+static const struct mg_onnx_data *kept_data(const struct onnx_import *m, const struct mg_onnx_data *data)
+{
+    if (m->arena == m->g->arena)
+        return data;
+    struct mg_onnx_data *copy = mg_arena_copy(m->g->arena, data, sizeof *data);
+    size_t count = data->uniform ? 1 : (size_t)mg_shape_elements(&data->shape);
+    if (data->real)
+        copy->real = mg_arena_copy(m->g->arena, data->real, count * sizeof *data->real);
+    if (data->whole)
+        copy->whole = mg_arena_copy(m->g->arena, data->whole, count * sizeof *data->whole);
+    return copy;
+}
+
 mg_value mg_onnx_materialise(struct onnx_import *m, struct onnx_value *value, enum mg_kind kind)
 {
     if (value->value != MG_NONE || value->lost)
         return value->value;
-    const char *name = mg_onnx_unique(&m->value_names, m->arena, *value->name ? value->name : "constant");
-    value->value = mg_graph_add_value(m->g, name, kind, value->dtype, &value->shape);
-    value->name = name;
-    if (value->data)
-        *MG_PUSH(m->arena, m->out->contents, m->out->content_count, m->out->content_capacity) =
-            (struct mg_onnx_content){name, value->data};
+    value->name = mg_onnx_unique(&m->value_names, m->arena, *value->name ? value->name : "constant");
+    value->value = mg_graph_add_value(m->g, value->name, kind, value->dtype, &value->shape);
+    if (value->data && value->value != MG_NONE)
+        *MG_PUSH(m->g->arena, m->out->contents, m->out->content_count, m->out->content_capacity) =
+            (struct mg_onnx_content){m->g->values[value->value].name, kept_data(m, value->data)};
     return value->value;
 }
 
@@ -656,7 +669,9 @@ static enum mg_code import(struct onnx_import *m)
                        (long long)s->opset);
     if (graph->sparse.count)
         return mg_fail(m->err, MG_ERR_UNSUPPORTED, "", "sparse initialisers are not supported");
-    m->g = m->out->graph = mg_graph_new(m->arena, graph->name ? graph->name : "");
+    m->g = m->out->graph = mg_graph_new(m->graph_arena, graph->name ? graph->name : "");
+    mg_graph_reserve(m->g, graph->nodes.count,
+                     (size_t)graph->nodes.count + graph->initializers.count + graph->inputs.count);
     const char **names = MG_NEW_ARRAY(m->arena, const char *, graph->outputs.count + 1);
     for (uint32_t i = 0; i < graph->outputs.count; i++) {
         const char *name = ONNX_AT(graph->outputs, struct onnx_value_info, i)->name;
@@ -681,31 +696,46 @@ static enum mg_code import(struct onnx_import *m)
 struct request {
     const struct mg_bytes *source;
     const struct mg_onnx_options *options;
-    struct mg_arena *arena;
+    struct mg_arena *arena, *reading; /* of the graph, of all else */
     struct mg_onnx_model *out;
 };
 
 static enum mg_code read_model(void *context, struct mg_error *err)
 {
     struct request *request = context;
-    struct onnx_model *model = MG_NEW(request->arena, struct onnx_model);
-    struct onnx_parse how = {.arena = request->arena, .err = err, .keep_data = request->options->keep_data};
+    struct onnx_model *model = MG_NEW(request->reading, struct onnx_model);
+    struct onnx_parse how = {.arena = request->reading, .err = err, .keep_data = request->options->keep_data};
     TRY(mg_onnx_parse_model(request->source, &how, model));
     request->out->bytes_read = how.bytes_read;
     if (!model->graph)
         return mg_fail(err, MG_ERR_SYNTAX, "", "this is no ONNX file: it holds no graph");
-    struct onnx_import m = {
-        .arena = request->arena, .err = err, .options = request->options, .model = model, .out = request->out};
+    struct onnx_import m = {.arena = request->reading,
+                            .graph_arena = request->arena,
+                            .err = err,
+                            .options = request->options,
+                            .model = model,
+                            .out = request->out};
     return import(&m);
 }
 
+static enum mg_code read_guarded(void *context, struct mg_error *err)
+{
+    struct request *request = context;
+    return mg_arena_guard(request->reading, read_model, request, err);
+}
+
+/* What is only needed while the file is read goes when it was; but large contents are not copied for that. */
 enum mg_code mg_onnx_read(const struct mg_bytes *source, const struct mg_onnx_options *options, struct mg_arena *arena,
                           struct mg_onnx_model *out, struct mg_error *err)
 {
     struct mg_error ignored = {0};
-    struct request request = {source, options, arena, out};
+    struct mg_arena reading;
+    struct request request = {source, options, arena, options->keep_data ? arena : &reading, out};
     *out = (struct mg_onnx_model){0};
-    return mg_arena_guard(arena, read_model, &request, err ? err : &ignored);
+    mg_arena_init(&reading, arena->limit - arena->used);
+    enum mg_code code = mg_arena_guard(arena, read_guarded, &request, err ? err : &ignored);
+    mg_arena_release(&reading);
+    return code;
 }
 
 struct tensor_request {

@@ -16,6 +16,7 @@ struct onnx_names {
     struct onnx_name_slot {
         const char *name;
         void *what;
+        uint64_t hash;
     } * slot;
     size_t capacity, count;
 };
@@ -46,7 +47,8 @@ struct onnx_reason {
     uint32_t count;
 };
 struct onnx_import {
-    struct mg_arena *arena;
+    struct mg_arena *arena; /* of the file's messages and all that is known while it is read; the graph has another */
+    struct mg_arena *graph_arena;
     struct mg_error *err;
     const struct mg_onnx_options *options;
     const struct onnx_model *model;

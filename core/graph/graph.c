@@ -9,31 +9,45 @@
 
 struct names {
     mg_value *slot; /* MG_NONE: free */
+    uint32_t *hash; /* of the name in the slot */
     size_t capacity, used;
 };
 
-static size_t probe(const struct mg_graph *g, const struct names *names, const char *name)
+static uint32_t hash_of(const char *name)
 {
-    size_t at = (size_t)mg_hash_bytes(name, strlen(name), 0).lo & (names->capacity - 1);
-    while (names->slot[at] != MG_NONE && strcmp(g->values[names->slot[at]].name, name) != 0)
+    return (uint32_t)mg_hash_bytes(name, strlen(name), 0).lo;
+}
+
+static size_t probe(const struct mg_graph *g, const struct names *names, const char *name, uint32_t hash)
+{
+    size_t at = hash & (names->capacity - 1);
+    while (names->slot[at] != MG_NONE &&
+           (names->hash[at] != hash || strcmp(g->values[names->slot[at]].name, name) != 0))
         at = (at + 1) & (names->capacity - 1);
     return at;
 }
 
+static void grow_names(struct mg_graph *g, size_t capacity)
+{
+    struct names *names = g->name_index, old = *names;
+    names->capacity = capacity;
+    names->slot = MG_NEW_ARRAY(g->arena, mg_value, capacity);
+    names->hash = MG_NEW_ARRAY(g->arena, uint32_t, capacity);
+    memset(names->slot, 0xff, capacity * sizeof *names->slot);
+    for (size_t i = 0; i < old.capacity; i++) {
+        if (old.slot[i] == MG_NONE)
+            continue;
+        size_t at = probe(g, names, g->values[old.slot[i]].name, old.hash[i]);
+        names->slot[at] = old.slot[i];
+        names->hash[at] = old.hash[i];
+    }
+}
+
 static void reserve_names(struct mg_graph *g)
 {
-    struct names *names = g->name_index;
-    if (names->used * 2 < names->capacity)
-        return;
-    mg_value *old = names->slot;
-    size_t old_capacity = names->capacity;
-    names->capacity = old_capacity ? old_capacity * 2 : 64;
-    names->slot = MG_NEW_ARRAY(g->arena, mg_value, names->capacity);
-    memset(names->slot, 0xff, names->capacity * sizeof *names->slot);
-    for (size_t i = 0; i < old_capacity; i++) {
-        if (old[i] != MG_NONE)
-            names->slot[probe(g, names, g->values[old[i]].name)] = old[i];
-    }
+    const struct names *names = g->name_index;
+    if (names->used * 2 >= names->capacity)
+        grow_names(g, names->capacity ? names->capacity * 2 : 64);
 }
 
 struct mg_graph *mg_graph_new(struct mg_arena *arena, const char *name)
@@ -47,10 +61,24 @@ struct mg_graph *mg_graph_new(struct mg_arena *arena, const char *name)
     return g;
 }
 
+void mg_graph_reserve(struct mg_graph *g, size_t ops, size_t values)
+{
+    size_t capacity = 64;
+    while (capacity < 2 * values)
+        capacity *= 2;
+    if (g->op_count || g->value_count)
+        return;
+    g->values = MG_NEW_ARRAY(g->arena, struct mg_value_info, values);
+    g->value_capacity = values;
+    g->ops = MG_NEW_ARRAY(g->arena, struct mg_op_info, ops);
+    g->op_capacity = ops;
+    grow_names(g, capacity);
+}
+
 mg_value mg_graph_find_value(const struct mg_graph *g, const char *name)
 {
     const struct names *names = g->name_index;
-    return names->slot[probe(g, names, name)];
+    return names->slot[probe(g, names, name, hash_of(name))];
 }
 
 static const char *fresh_name(struct mg_graph *g)
@@ -71,7 +99,8 @@ mg_value mg_graph_add_value(struct mg_graph *g, const char *name, enum mg_kind k
     reserve_names(g);
     name = name ? mg_arena_strdup(g->arena, name) : fresh_name(g);
     struct names *names = g->name_index;
-    size_t at = probe(g, names, name);
+    uint32_t hash = hash_of(name);
+    size_t at = probe(g, names, name, hash);
     if (names->slot[at] != MG_NONE || g->value_count >= MG_NONE - 1)
         return MG_NONE;
     mg_value v = (mg_value)g->value_count;
@@ -84,6 +113,7 @@ mg_value mg_graph_add_value(struct mg_graph *g, const char *name, enum mg_kind k
         info->declared = info->known = true;
     }
     names->slot[at] = v;
+    names->hash[at] = hash;
     names->used++;
     return v;
 }
@@ -119,9 +149,10 @@ void mg_graph_set_module(struct mg_graph *g, mg_op op, const char *module)
 enum mg_code mg_graph_infer_op(struct mg_graph *g, mg_op op, struct mg_error *err)
 {
     struct mg_op_info *info = &g->ops[op];
+    struct mg_op_room room;
     struct mg_op_desc desc;
     struct mg_error ignored = {0};
-    mg_op_whole(g, op, g->arena, &desc);
+    mg_op_whole_in(g, op, &room, g->arena, &desc);
     struct mg_infer t = {.arena = g->arena,
                          .type = info->type,
                          .name = info->name,
@@ -130,8 +161,8 @@ enum mg_code mg_graph_infer_op(struct mg_graph *g, mg_op op, struct mg_error *er
                          .out_count = info->out_count,
                          .in = desc.in_shape,
                          .in_dtype = desc.in_dtype,
-                         .out = mg_arena_copy(g->arena, desc.out_shape, info->out_count * sizeof *desc.out_shape),
-                         .out_dtype = mg_arena_copy(g->arena, desc.out_dtype, info->out_count * sizeof(enum mg_dtype)),
+                         .out = room.shape + info->in_count,
+                         .out_dtype = room.dtype + info->in_count,
                          .err = err ? err : &ignored};
     for (uint32_t i = 0; i < info->out_count; i++) {
         if (info->type == MG_OP_OPAQUE && !g->values[info->out[i]].declared)

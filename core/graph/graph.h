@@ -159,6 +159,8 @@ struct mg_graph {
 
 /* ---- building ---- */
 struct mg_graph *mg_graph_new(struct mg_arena *arena, const char *name);
+/* Room for as many, beforehand: a new graph then does not grow by copying. */
+void mg_graph_reserve(struct mg_graph *g, size_t ops, size_t values);
 /* Names must be unique among values; NULL makes a fresh one ("v12"). Returns MG_NONE if the name is taken or the
  * shape does not fit. A COMPUTED value gets its producer later (mg_graph_add_op); its shape may be NULL: not known
  * yet, dtype ignored. So operators may be added in any order, once the values between them are. */

@@ -437,8 +437,9 @@ static enum mg_code finish(struct mg_graph *g, struct mg_error *err)
             return mg_fail(err, MG_ERR_LIMIT, "/values", "the graph's values exceed 2^60 bytes");
     }
     for (mg_op op = 0; op < g->op_count; op++) {
+        struct mg_op_room room;
         struct mg_op_desc desc;
-        mg_op_whole(g, op, g->arena, &desc);
+        mg_op_whole_in(g, op, &room, g->arena, &desc);
         g->ops[op].axes = mg_axes_of(&desc, g->arena, &g->ops[op].axis_count);
     }
     MG_TRY(mg_graph_digest(g, g->digest, err));

@@ -123,6 +123,16 @@ const struct mg_op_facts *mg_op_facts(enum mg_op_type type);
 enum mg_code mg_graph_infer_op(struct mg_graph *g, mg_op op, struct mg_error *err);
 /* A description whose arrays point into the graph (no cuts), allocated in `arena`. */
 void mg_op_whole(const struct mg_graph *g, mg_op op, struct mg_arena *arena, struct mg_op_desc *out);
+/* The same for a moment: in the caller's room; only where that is too small, in the arena. */
+enum { MG_OP_ROOM = 16 };
+struct mg_op_room {
+    struct mg_shape *shape; /* of operands, then of results */
+    enum mg_dtype *dtype;
+    struct mg_shape own_shape[MG_OP_ROOM];
+    enum mg_dtype own_dtype[MG_OP_ROOM];
+};
+void mg_op_whole_in(const struct mg_graph *g, mg_op op, struct mg_op_room *room, struct mg_arena *arena,
+                    struct mg_op_desc *out);
 
 #define MG_OP(id, name, min_in, max_in, n_out, attrs, shape, axes, split, ...)                                         \
     mg_shape_rule mg_##shape;                                                                                          \

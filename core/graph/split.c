@@ -123,11 +123,10 @@ void mg_split_opaque(struct mg_split *t)
 
 /* ---- describe ---- */
 
-void mg_op_whole(const struct mg_graph *g, mg_op op, struct mg_arena *arena, struct mg_op_desc *out)
+static void fill_whole(const struct mg_graph *g, mg_op op, struct mg_shape *shape, enum mg_dtype *dtype,
+                       struct mg_op_desc *out)
 {
     const struct mg_op_info *info = &g->ops[op];
-    struct mg_shape *shape = MG_NEW_ARRAY(arena, struct mg_shape, info->in_count + info->out_count);
-    enum mg_dtype *dtype = MG_NEW_ARRAY(arena, enum mg_dtype, info->in_count + info->out_count);
     for (uint32_t i = 0; i < info->in_count + info->out_count; i++) {
         mg_value v = i < info->in_count ? info->in[i] : info->out[i - info->in_count];
         shape[i] = g->values[v].shape;
@@ -143,6 +142,27 @@ void mg_op_whole(const struct mg_graph *g, mg_op op, struct mg_arena *arena, str
                                .out_shape = shape + info->in_count,
                                .in_dtype = dtype,
                                .out_dtype = dtype + info->in_count};
+}
+
+static uint32_t operand_count(const struct mg_graph *g, mg_op op)
+{
+    return g->ops[op].in_count + g->ops[op].out_count;
+}
+
+void mg_op_whole(const struct mg_graph *g, mg_op op, struct mg_arena *arena, struct mg_op_desc *out)
+{
+    struct mg_shape *shape = MG_NEW_ARRAY(arena, struct mg_shape, operand_count(g, op));
+    fill_whole(g, op, shape, MG_NEW_ARRAY(arena, enum mg_dtype, operand_count(g, op)), out);
+}
+
+void mg_op_whole_in(const struct mg_graph *g, mg_op op, struct mg_op_room *room, struct mg_arena *arena,
+                    struct mg_op_desc *out)
+{
+    uint32_t count = operand_count(g, op);
+    bool fits = count <= MG_OP_ROOM;
+    room->shape = fits ? room->own_shape : MG_NEW_ARRAY(arena, struct mg_shape, count);
+    room->dtype = fits ? room->own_dtype : MG_NEW_ARRAY(arena, enum mg_dtype, count);
+    fill_whole(g, op, room->shape, room->dtype, out);
 }
 
 struct describe {
