@@ -16,6 +16,8 @@ struct mg_export {
     struct mg_error *err;
 };
 
+/* What a plan of a captured step is run by (program.c). */
+enum mg_code mg_write_program(struct mg_export *e, struct mg_writer *w);
 enum mg_code mg_write_json(struct mg_export *e);
 enum mg_code mg_write_torch(struct mg_export *e);
 enum mg_code mg_write_checkpoint(struct mg_export *e);

@@ -149,7 +149,7 @@ static enum mg_code write_outputs(struct mg_torch *t)
 
 /* ---- set-up ---- */
 
-static void index_members(struct mg_torch *t)
+void mg_torch_index(struct mg_torch *t)
 {
     const struct mg_plan *plan = t->e->plan;
     t->member = MG_NEW_ARRAY(t->e->arena, const uint32_t *, plan->region_count);
@@ -240,7 +240,7 @@ enum mg_code mg_write_torch(struct mg_export *e)
     struct mg_torch t = {.e = e, .body = &e->scratch};
     t.held = MG_NEW_ARRAY(e->arena, struct mg_torch_held, e->plan->instance_count);
     t.host = MG_NEW_ARRAY(e->arena, struct mg_torch_held, e->g->value_count);
-    index_members(&t);
+    mg_torch_index(&t);
     enum mg_code code = check_operators(&t);
     if (code == MG_OK)
         code = find_whole_draws(&t);

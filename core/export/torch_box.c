@@ -26,6 +26,19 @@ uint32_t mg_torch_cuts(const struct mg_torch *t, mg_op op, uint32_t depth, struc
     return count;
 }
 
+int64_t mg_torch_length(const struct mg_torch *t, uint32_t region)
+{
+    const struct mg_region *r = &t->e->plan->regions[region];
+    struct mg_torch_cut cuts[MG_MAX_AXES];
+    for (uint32_t i = 0; i < r->op_count; i++) {
+        uint32_t count = mg_torch_cuts(t, r->ops[i].op, t->depth, cuts);
+        for (uint32_t c = 0; c < count; c++)
+            if (cuts[c].axis == r->ops[i].axis)
+                return cuts[c].extent / r->ops[i].scale;
+    }
+    return r->length;
+}
+
 void mg_torch_whole_box(const struct mg_torch *t, mg_value value, struct mg_torch_box *box)
 {
     *box = (struct mg_torch_box){.shape = t->e->g->values[value].shape};

@@ -59,8 +59,13 @@ bool mg_torch_has_function(const char *name);
 /* Writes the functions that `code` calls, and those that they call, in the library's order. */
 void mg_torch_write_functions(struct mg_writer *w, const char *code, struct mg_arena *arena);
 
+/* ---- torch.c ---- */
+void mg_torch_index(struct mg_torch *t); /* fills `member` */
+
 /* ---- torch_box.c ---- */
 uint32_t mg_torch_cuts(const struct mg_torch *t, mg_op op, uint32_t depth, struct mg_torch_cut cuts[MG_MAX_AXES]);
+/* Length of the region inside the part that the code is written for. */
+int64_t mg_torch_length(const struct mg_torch *t, uint32_t region);
 void mg_torch_whole_box(const struct mg_torch *t, mg_value value, struct mg_torch_box *box);
 /* The box of operand (or result) `slot` of `op` under the first `depth` open regions. */
 void mg_torch_box_of(const struct mg_torch *t, mg_op op, bool is_result, uint32_t slot, uint32_t depth,

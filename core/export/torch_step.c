@@ -386,20 +386,6 @@ static enum mg_code write_begin(struct mg_torch *t, const struct mg_step *step)
     return MG_OK;
 }
 
-/* Length of the region inside the part that the code is written for. */
-static int64_t length_here(const struct mg_torch *t, uint32_t region)
-{
-    const struct mg_region *r = &t->e->plan->regions[region];
-    struct mg_torch_cut cuts[MG_MAX_AXES];
-    for (uint32_t i = 0; i < r->op_count; i++) {
-        uint32_t count = mg_torch_cuts(t, r->ops[i].op, t->depth, cuts);
-        for (uint32_t c = 0; c < count; c++)
-            if (cuts[c].axis == r->ops[i].axis)
-                return cuts[c].extent / r->ops[i].scale;
-    }
-    return r->length;
-}
-
 static void drop_part_copies(struct mg_torch *t)
 {
     for (mg_value v = 0; v < t->e->g->value_count; v++)
@@ -432,7 +418,7 @@ static enum mg_code write_region(struct mg_torch *t, uint32_t begin, uint32_t en
     const struct mg_region *region = &t->e->plan->regions[step->op];
     if (t->depth == MG_TORCH_DEPTH)
         return mg_fail(t->e->err, MG_ERR_LIMIT, "", "regions nested deeper than %d", MG_TORCH_DEPTH);
-    int64_t length = length_here(t, step->op), parts = region->parts, larger = length % parts;
+    int64_t length = mg_torch_length(t, step->op), parts = region->parts, larger = length % parts;
     int64_t split = larger * ((length + parts - 1) / parts), small = length / parts;
     mg_torch_line(t, "# region %u: %lld in %lld parts", step->op, (long long)length, (long long)parts);
     enum mg_code code = write_begin(t, step);

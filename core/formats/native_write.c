@@ -50,21 +50,8 @@ static void write_names(struct mg_writer *w, const char *key, const struct mg_gr
     mg_write_end_array(w);
 }
 
-static void write_attr(struct mg_writer *w, const struct mg_op_info *op, const struct mg_attr *attr)
+void mg_write_attr_value(struct mg_writer *w, const struct mg_attr *attr)
 {
-    bool opaque = op->type == MG_OP_OPAQUE;
-    if (opaque && attr->key == MG_ATTR_LATENCY) {
-        if (attr->string[0] == 0)
-            return;
-        mg_write_key(w, mg_attr_name(attr->key));
-        mg_write_raw(w, attr->string, strlen(attr->string));
-        return;
-    }
-    mg_write_key(w, mg_attr_name(attr->key));
-    if (opaque && attr->key == MG_ATTR_AXES) {
-        mg_native_write_axes(w, attr, op->in_count, op->out_count);
-        return;
-    }
     switch (attr->type) {
     case MG_ATTR_TYPE_INT:
         mg_write_int(w, attr->i);
@@ -81,6 +68,24 @@ static void write_attr(struct mg_writer *w, const struct mg_op_info *op, const s
             mg_write_int(w, attr->ints[i]);
         mg_write_end_array(w);
     }
+}
+
+static void write_attr(struct mg_writer *w, const struct mg_op_info *op, const struct mg_attr *attr)
+{
+    bool opaque = op->type == MG_OP_OPAQUE;
+    if (opaque && attr->key == MG_ATTR_LATENCY) {
+        if (attr->string[0] == 0)
+            return;
+        mg_write_key(w, mg_attr_name(attr->key));
+        mg_write_raw(w, attr->string, strlen(attr->string));
+        return;
+    }
+    mg_write_key(w, mg_attr_name(attr->key));
+    if (opaque && attr->key == MG_ATTR_AXES) {
+        mg_native_write_axes(w, attr, op->in_count, op->out_count);
+        return;
+    }
+    mg_write_attr_value(w, attr);
 }
 
 static void write_op(struct mg_writer *w, const struct mg_graph *g, const struct mg_op_info *op)

@@ -6,9 +6,9 @@
 
 The plan is data, the JSON that magisd gives for a step captured by magis_capture.py (which must lie beside this file);
 nothing in it is executed as code. At its first call the step is traced again, and refused unless it is the very one that
-the plan was made for. Order, recomputation, copies to the host and back and rewrites are followed; plans that split
-operators into parts are refused (ask for plans with techniques.fission = false). Random operators draw a fresh mask in
-each call and repeat it when they are recomputed.
+the plan was made for. Order, recomputation, copies to the host and back, rewrites and regions that run in parts are
+followed. Random operators draw a fresh mask in each call (in a region one for each part, so not the very numbers of the
+unsplit step) and repeat it when they are recomputed.
 """
 import json
 import zlib
@@ -127,6 +127,35 @@ def _layer_norm_grad(i, a, out):
     results = aten.native_layer_norm_backward(i[0], i[1], sizes, i[2], i[3], scale, shift,
                                               [True, scale is not None, scale is not None])
     return list(results[:len(out)])
+
+
+def _group_norm(i, a, out):
+    n, c = i[0].shape[:2]
+    scale, shift = (i[1], i[2]) if len(i) > 1 else (None, None)
+    y, mean, rstd = torch.native_group_norm(i[0].contiguous(), scale, shift, n, c, i[0][0, 0].numel(), a["num_groups"],
+                                            a["epsilon"])
+    return [y, mean.reshape(out[1]), rstd.reshape(out[2])]
+
+
+def _group_norm_grad(i, a, out):
+    (n, c), groups, scale = i[1].shape[:2], a["num_groups"], i[4] if len(i) > 4 else None
+    results = aten.native_group_norm_backward(
+        i[0].contiguous(), i[1].contiguous(), i[2].reshape(n, groups), i[3].reshape(n, groups), scale, n, c,
+        i[1][0, 0].numel(), groups, [True, scale is not None, scale is not None])
+    return list(results[:len(out)])
+
+
+def _reduce_prod(i, a, out):
+    result = i[0]
+    for axis in a["axes"]:
+        result = result.prod(axis, True)
+    return result.reshape(out[0])
+
+
+def _depth_to_space(i, a, out):
+    if a["mode"] != "CRD":
+        raise PlanError("depth_to_space is supported as pixel_shuffle computes it")
+    return F.pixel_shuffle(i[0], a["blocksize"])
 
 
 def _reduce(function):
@@ -276,12 +305,14 @@ KERNELS = {
     "dropout_grad": lambda i, a, out: i[0] * i[1] / (1 - a["ratio"]),
     "reduce_sum": _reduce(torch.sum), "reduce_max": _reduce(torch.amax), "reduce_min": _reduce(torch.amin),
     "reduce_mean": lambda i, a, out: torch.sum(i[0], a["axes"], bool(a.get("keepdims", 1))) / a["divisor"],
+    "reduce_prod": _reduce_prod,
     "arg_max": lambda i, a, out: i[0].argmax(a["axis"], bool(a["keepdims"])),
     "cumsum": lambda i, a, out: i[0].cumsum(a["axis"]),
     "softmax": lambda i, a, out: i[0].softmax(a["axis"]), "log_softmax": lambda i, a, out: i[0].log_softmax(a["axis"]),
     "softmax_grad": lambda i, a, out: aten._softmax_backward_data(i[0], i[1], a["axis"], i[1].dtype),
     "log_softmax_grad": lambda i, a, out: aten._log_softmax_backward_data(i[0], i[1], a["axis"], i[1].dtype),
     "nll_loss": _nll, "nll_loss_grad": _nll_grad, "layer_norm": _layer_norm, "layer_norm_grad": _layer_norm_grad,
+    "group_norm": _group_norm, "group_norm_grad": _group_norm_grad,
     "batch_norm": _batch_norm, "batch_norm_grad": _batch_norm_grad, "bn_apply": _bn_apply, "stat_update": _stat_update,
     "batch_norm_inference": lambda i, a, out: F.batch_norm(i[0], i[3], i[4], i[1], i[2], False, 0.0, a["epsilon"]),
     "max_pool": lambda i, a, out: F.max_pool2d(i[0], *_pool(a)), "max_pool_grad": _max_pool_grad,
@@ -296,6 +327,16 @@ KERNELS = {
     "reshape": lambda i, a, out: i[0].reshape(out[0]), "transpose": lambda i, a, out: i[0].permute(a["perm"]),
     "squeeze": lambda i, a, out: i[0].reshape(out[0]), "unsqueeze": lambda i, a, out: i[0].reshape(out[0]),
     "expand": lambda i, a, out: i[0].expand(out[0]), "slice": lambda i, a, out: i[0][_at(a, out[0])],
+    "split": lambda i, a, out: list(i[0].split(a["split"], a["axis"])), "depth_to_space": _depth_to_space,
+}
+COMBINERS = {"sum": torch.add, "prod": torch.mul, "max": torch.maximum, "min": torch.minimum}
+# f(operands, attributes, which of them takes the result)
+IN_PLACE = {
+    "relu": lambda i, a, at: i[0].relu_(), "hard_swish": lambda i, a, at: F.hardswish(i[0], True),
+    "silu": lambda i, a, at: F.silu(i[0], True), "affine": lambda i, a, at: i[0].mul_(a["alpha"]).add_(a["beta"]),
+    "relu_grad": lambda i, a, at: aten.threshold_backward.grad_input(i[0], i[1], 0, grad_input=i[at]),
+    "sigmoid_grad": lambda i, a, at: aten.sigmoid_backward.grad_input(i[0], i[1], grad_input=i[at]),
+    "tanh_grad": lambda i, a, at: aten.tanh_backward.grad_input(i[0], i[1], grad_input=i[at]),
 }
 for _name, _torch_name in (
         ("add", "add"), ("sub", "sub"), ("mul", "mul"), ("div", "div"), ("pow", "pow"), ("max", "maximum"),
@@ -306,8 +347,8 @@ for _name, _torch_name in (
         ("reciprocal", "reciprocal"), ("erf", "erf"), ("sin", "sin"), ("cos", "cos"), ("tanh", "tanh"),
         ("sigmoid", "sigmoid"), ("relu", "relu")):
     KERNELS[_name] = lambda i, a, out, f=getattr(torch, _torch_name): f(*i)
-IN_PLACE = {"relu": torch.relu_, "sigmoid": torch.sigmoid_, "hard_swish": lambda x: F.hardswish(x, True),
-            "silu": lambda x: F.silu(x, True)}
+    if _name != "relu":
+        IN_PLACE[_name] = lambda i, a, at, f=getattr(torch, _torch_name): f(*i, out=i[at])
 
 
 # ---- copies to the host and back ----
@@ -360,47 +401,141 @@ class _Host:
 
 # ---- the interpreter ----
 
+def _bounds(length, parts, part):
+    """Where a part of a region begins and ends: the first ones are one longer where it does not divide."""
+    small, larger = divmod(length, parts)
+    lo = part * small + min(part, larger)
+    return lo, lo + small + (part < larger)
+
+
+def _memory(tensor):
+    storage = tensor.untyped_storage() if hasattr(tensor, "untyped_storage") else tensor.storage()
+    return storage.data_ptr()
+
+
+def _view(op, slot, tensor, attrs, shape):
+    """A view operator on its operand; `shape` is its result's."""
+    kind = op["op"]
+    if kind == "transpose":
+        return tensor.permute(attrs["perm"])
+    if kind == "expand":
+        return tensor.expand(shape)
+    if kind == "slice":
+        return tensor[_at(attrs, tensor.shape)]
+    if kind == "split":
+        axis = attrs["axis"]
+        return tensor.narrow(axis, sum(attrs["split"][:slot]), shape[axis])
+    return tensor.view(shape)
+
+
+class _Held:
+    """What an instance holds: a box of its value, from `lo` on, cut by the first `depth` open regions."""
+
+    def __init__(self, tensor, lo, depth):
+        self.tensor, self.lo, self.depth = tensor, lo, depth
+
+    def part(self, lo, shape):
+        tensor = self.tensor
+        for d, extent in enumerate(shape):
+            if extent != tensor.shape[d]:
+                tensor = tensor.narrow(d, lo[d] - self.lo[d], extent)
+        return tensor
+
+
 class _Run:
+    """Runs the list of steps once; the body of a region once for each of its parts."""
+
     def __init__(self, plan, captured, given, seed):
         self.plan, self.captured, self.seed = plan, captured, seed
-        self.program = plan.program
-        self.instances = plan.document["instances"]
-        self.tensors = {}  # instance -> tensor
-        self.of_storage = {}  # storage -> instances alive in it
+        self.steps, self.instances = plan.document["steps"], plan.document["instances"]
+        self.held = {}  # instance -> _Held
+        self.open = []  # (region, part), outermost first
         self.host = _Host()
+        self.parked = {}  # value -> (lo, depth) of its host copy
         self.given = given  # value -> tensor
-        self.final = {}  # value -> tensor, of outputs
         self.device = next(iter(given.values())).device if given else torch.device("cpu")
         for index, instance in enumerate(self.instances):
             if instance["made_by"] is None and "view" not in instance:
-                self.put(index, given[instance["value"]])
+                tensor = given[instance["value"]]
+                self.held[index] = _Held(tensor, [0] * tensor.dim(), 0)
 
-    def put(self, index, tensor):
-        self.tensors[index] = tensor
-        self.of_storage.setdefault(self.instances[index]["storage"], set()).add(index)
+    # -- where things lie --
 
-    def get(self, index):
+    def cuts(self, name, depth):
+        """{axis: (lo, hi)} of an operator in the first `depth` open regions."""
+        cuts = {}
+        for region, part in self.open[:depth]:
+            if name in region.member:
+                axis, scale = region.member[name]
+                lo, hi = cuts[axis] if axis in cuts else (0, self.plan.cuts[name]["axes"][axis]["length"])
+                begin, end = _bounds((hi - lo) // scale, region.parts, part)
+                cuts[axis] = lo + begin * scale, lo + end * scale
+        return cuts
+
+    def box(self, op, way, slot, depth):
+        """(lo, shape) of an operand ("in") or result ("out")."""
+        shape = list(self.plan.shape[op["inputs" if way == "in" else "outputs"][slot]])
+        lo = [0] * len(shape)
+        for axis, (begin, end) in self.cuts(op["name"], depth).items():
+            use = self.plan.cuts[op["name"]]["axes"][axis][way][slot]
+            if use is not None:
+                lo[use[0]], shape[use[0]] = begin * use[1], (end - begin) * use[1]
+        return lo, shape
+
+    def attrs(self, op, depth):
+        """The attributes of a part of an operator."""
+        attrs, cuts = op.get("attrs", {}), self.cuts(op["name"], depth)
+        if not cuts:
+            return attrs
+        if op["op"] == "opaque":
+            raise PlanError("the call '%s' (%s) cannot be split" % (op["name"], attrs.get("target")))
+        extents = {axis: hi - lo for axis, (lo, hi) in cuts.items()}
+        for form in self.plan.cuts[op["name"]]["forms"]:
+            if form["extents"] == extents:
+                attrs = dict(attrs, **form["attrs"])
+        if op["op"] == "iota":
+            lo = self.box(op, "out", 0, depth)[0][0]
+            attrs = dict(attrs, start=op["attrs"]["start"] + lo * attrs["delta"])
+        return attrs
+
+    def root(self, index):
         view = self.instances[index].get("view")
-        if view is None:
-            self.host.arrived(index, self.tensors[index])
-            return self.tensors[index]
-        base = self.get(view["of"])
-        shape = self.instances[index].get("shape", self.plan.shape[self.instances[index]["value"]])
-        return base.as_strided(shape, view["strides"], base.storage_offset() + view["offset"])
+        return index if view is None else view["of"]
 
-    def drop_storage(self, storage, but=None):
-        for index in self.of_storage.pop(storage, set()):
-            if index != but:
-                self.tensors.pop(index, None)
+    def resolve(self, index):
+        """What an instance holds; of a view, by its operators, cut as its base is."""
+        root = self.root(index)
+        held = self.held[root]
+        self.host.arrived(root, held.tensor)
+        for op, slot in self.plan.chain(index):
+            tensor = held.part(*self.box(op, "in", 0, held.depth))
+            lo, shape = self.box(op, "out", slot, held.depth)
+            held = _Held(_view(op, slot, tensor, self.attrs(op, held.depth), shape), lo, held.depth)
+        return held
 
-    def random(self, op):
+    def of_region(self, index):
+        """Was it allocated by the begin of a region, as one of its outputs?"""
+        made_by = self.instances[index]["made_by"]
+        return made_by is not None and self.steps[made_by]["do"] == "begin"
+
+    # -- computing --
+
+    def random(self, op, lo):
         generator = torch.Generator(self.device)
-        return generator.manual_seed(zlib.crc32(("%d %s %s" % (self.seed, op["attrs"].get("seed"), op["name"])).encode()))
+        draw = "%d %s %s %s" % (self.seed, op["attrs"].get("seed"), op["name"], lo)
+        return generator.manual_seed(zlib.crc32(draw.encode()))
 
-    def evaluate(self, op, operands, shapes):
-        kind, attrs = op["op"], op.get("attrs", {})
+    def mask(self, op, ratio, lo, shape):
+        """What a dropout keeps. It is drawn part by part; as a whole, where it is drawn again in other parts."""
+        whole = self.plan.shape[op["outputs"][0]] if op["name"] in self.plan.drawn_whole else shape
+        origin = lo if whole is shape else [0] * len(lo)
+        keep = torch.rand(whole, generator=self.random(op, origin), device=self.device) >= ratio
+        return _Held(keep, origin, 0).part(lo, shape)
+
+    def evaluate(self, op, operands, boxes, depth=0):
+        kind, attrs, shapes = op["op"], self.attrs(op, depth), [shape for _, shape in boxes]
         if kind == "dropout":
-            keep = torch.rand(operands[0].shape, generator=self.random(op), device=operands[0].device) >= attrs["ratio"]
+            keep = self.mask(op, attrs["ratio"], *boxes[0])
             return [operands[0] * keep / (1 - attrs["ratio"]), keep]
         if kind == "fill":
             return torch.full(shapes[0], attrs["value"], dtype=DTYPES[attrs["to"]], device=self.device)
@@ -423,75 +558,216 @@ class _Run:
         return node.target(*args, **kwargs)
 
     def compute(self, step):
-        op = self.plan.ops[step["op"]]
-        operands = [self.get(index) for index in step["in"]]
-        shapes = [self.plan.shape[name] for name in op["outputs"]]
-        outs = [index for index in step["out"] if "view" not in self.instances[index]]
-        storage = self.instances[outs[0]]["storage"] if outs else None
-        old = [self.tensors[i] for i in self.of_storage.get(storage, ()) if i in self.tensors]
-        if old and op["op"] in IN_PLACE and len(operands) == 1 and operands[0].is_contiguous():
-            results = IN_PLACE[op["op"]](operands[0]).view(shapes[0])
-        else:
-            results = self.evaluate(op, operands, shapes)
+        op, depth = self.plan.ops[step["op"]], len(self.open)
+        operands = [self.resolve(index).part(*self.box(op, "in", slot, depth)) for slot, index in enumerate(step["in"])]
+        boxes = [self.box(op, "out", slot, depth) for slot in range(len(op["outputs"]))]
+        if step["out"]:
+            storage = self.instances[step["out"][0]]["storage"]
+            for slot, index in enumerate(step["in"]):
+                if self.instances[index]["storage"] == storage:
+                    return self.compute_in_place(op, operands, boxes, slot, index, step["out"][0])
+        results = self.evaluate(op, operands, boxes, depth)
         results = list(results) if isinstance(results, (list, tuple)) else [results]
-        named = dict(zip(op["outputs"], results))
-        for index in outs:
-            value = self.instances[index]["value"]
-            result = named[value].contiguous()
-            if old and index == outs[0]:
-                resident = self.plan.updates.get(value)
-                if resident is not None:
-                    result = self.given[resident].copy_(result)
-                self.drop_storage(storage)
-            self.put(index, result)
+        for index, result, (lo, shape) in zip(step["out"], results, boxes):
+            if self.of_region(index):
+                self.held[index].part(lo, shape).copy_(result)
+            else:
+                result = result.contiguous()
+                if any(_memory(result) == _memory(operand) for operand in operands):
+                    result = result.clone()
+                self.held[index] = _Held(result, lo, depth)
+        return None
 
-    def run(self):
-        for step in self.plan.document["steps"]:
+    def compute_in_place(self, op, operands, boxes, slot, old, new):
+        """The result takes an operand's place. What others hold too (weights, states, what was made outside of this
+        part) is overwritten; else a new tensor may follow the old one."""
+        depth, root, target = len(self.open), self.root(old), operands[slot]
+        stays = self.instances[root]["made_by"] is None or self.held[root].depth < depth
+        function = IN_PLACE.get(op["op"])
+        if function and list(target.shape) == boxes[0][1]:
+            function(operands, self.attrs(op, depth), slot)
+        else:
+            result = self.evaluate(op, operands, boxes, depth)
+            result = result[0] if isinstance(result, (list, tuple)) else result
+            target = target.copy_(result) if stays else result.contiguous()
+        self.held[new] = _Held(target, boxes[0][0], depth)
+        if not (stays and depth):  # else the other parts still read the old version of their slices
+            del self.held[root]
+
+    # -- the other steps --
+
+    def store(self, index):
+        held, value = self.resolve(index), self.instances[index]["value"]
+        self.parked[value] = held.lo, len(self.open)
+        self.host.store(value, held.tensor)
+
+    def load(self, index):
+        value = self.instances[index]["value"]
+        self.held[index] = _Held(self.host.load(value, index, self.device), self.parked[value][0], len(self.open))
+
+    def slice(self, at):
+        source, = self.steps[at]["in"]
+        result, = self.steps[at]["out"]
+        box = self.box(*self.plan.reader(at, result), len(self.open))
+        copy = self.resolve(source).part(*box).clone(memory_format=torch.contiguous_format)
+        self.held[result] = _Held(copy, box[0], len(self.open))
+
+    def join(self, step, combine):
+        part = self.resolve(step["in"][0])
+        target = self.held[step["in"][1]].part(part.lo, part.tensor.shape)
+        how = self.combiner(step["in"][1]) if combine else None
+        if how is None:
+            target.copy_(part.tensor)
+        else:
+            COMBINERS[how](target, part.tensor, out=target)
+
+    def combiner(self, buffer):
+        """How this part adds to an output that lacks the region's axis; None: it is the first to write there."""
+        value = self.instances[buffer]["value"]
+        op = self.plan.maker[value]
+        outermost = self.plan.region[self.steps[self.instances[buffer]["made_by"]]["region"]]
+        inside, how, first = False, None, True
+        for region, part in self.open:
+            inside = inside or region is outermost
+            if not inside or op["name"] not in region.member:
+                continue
+            axis = self.plan.cuts[op["name"]]["axes"][region.member[op["name"]][0]]
+            if axis["out"][op["outputs"].index(value)] is None:
+                how, first = axis["combiner"], first and part == 0
+        return None if first else how
+
+    def begin(self, step):
+        for index in step.get("out", ()):
+            value = self.instances[index]["value"]
+            op = self.plan.maker[value]
+            lo, shape = self.box(op, "out", op["outputs"].index(value), len(self.open))
+            tensor = torch.empty(shape, dtype=DTYPES[self.plan.dtype[value]], device=self.device)
+            self.held[index] = _Held(tensor, lo, len(self.open))
+
+    def region(self, at):
+        """All parts of the region that begins there; returns its last step."""
+        region, end = self.plan.region[self.steps[at]["region"]], self.plan.end[at]
+        self.begin(self.steps[at])
+        for part in range(region.parts):
+            self.open.append((region, part))
+            self.walk(at + 1, end)
+            for value in [v for v, (_, depth) in self.parked.items() if depth >= len(self.open)]:
+                del self.parked[value], self.host.parked[value]
+            self.open.pop()
+        return end
+
+    def walk(self, at, end):
+        while at < end:
+            step = self.steps[at]
             kind = step["do"]
             if kind == "compute":
                 self.compute(step)
             elif kind == "free":
-                self.drop_storage(self.instances[step["of"]]["storage"])
+                del self.held[step["of"]]
             elif kind == "store":
-                self.host.store(self.instances[step["of"]]["value"], self.get(step["of"]))
+                self.store(step["of"])
             elif kind == "load":
-                index = step["out"][0]
-                self.put(index, self.host.load(self.instances[index]["value"], index, self.device))
+                self.load(step["out"][0])
+            elif kind == "slice":
+                self.slice(at)
+            elif kind in ("join", "acc"):
+                self.join(step, kind == "acc")
+            elif kind == "begin":
+                at = self.region(at)
+            else:
+                raise PlanError("a step '%s' is not known here" % kind)
+            at += 1
+
+    def run(self):
+        self.walk(0, len(self.steps))
         alive = {}
-        for index, instance in enumerate(self.instances):
-            root = instance["view"]["of"] if "view" in instance else index
-            if root in self.tensors:
-                alive[instance["value"]] = index
-        return [self.value(name, alive) for name in self.program["outputs"]]
+        for index, held in self.held.items():
+            value = self.instances[index]["value"]
+            if list(held.tensor.shape) == self.plan.shape[value]:
+                self.host.arrived(index, held.tensor)
+                alive[value] = held.tensor
+        for value, weight in self.plan.updates.items():
+            fresh = self.value(value, alive)
+            if _memory(fresh) != _memory(self.given[weight]):
+                self.given[weight].copy_(fresh)
+        return [self.value(name, alive) for name in self.plan.program["outputs"]]
 
     def value(self, name, alive):
         """The last tensor of a value; views that no operator reads have no instance."""
-        if name in alive:
-            return self.get(alive[name])
+        if name in alive or name not in self.plan.maker:
+            return alive[name] if name in alive else self.given[name]
         op = self.plan.maker[name]
         operands = [self.value(operand, alive) for operand in op["inputs"]]
-        results = self.evaluate(op, operands, [self.plan.shape[output] for output in op["outputs"]])
+        boxes = [([0] * len(self.plan.shape[output]), self.plan.shape[output]) for output in op["outputs"]]
+        results = self.evaluate(op, operands, boxes)
         return results[op["outputs"].index(name)] if isinstance(results, list) else results
+
+
+class _Region:
+    def __init__(self, document):
+        self.parts = len(document["bounds"]) - 1
+        self.member = {use["op"]: (use["axis"], use["scale"]) for use in document["ops"]}
 
 
 class Plan:
     """A plan as magisd gives it; calling it with a step gives the step that follows the plan."""
 
     def __init__(self, document):
-        if document.get("format") != "magis-plan/1" or "program" not in document:
+        if document.get("format") != "magis-plan/1" or "cuts" not in document.get("program", {}):
             raise PlanError("this is no plan of a captured step: get it by magisd optimize -o, or from "
                             "/jobs/{id}/plans/{plan}")
-        if document["regions"]:
-            raise PlanError("this plan splits operators into parts; ask for one with techniques.fission = false "
-                            "(--no-fission)")
         self.program = program = document["program"]["graph"]
         self.document = document
         self.source = program["source"]
         self.ops = {op["name"]: op for op in program["ops"]}
         self.maker = {output: op for op in program["ops"] for output in op["outputs"]}
-        self.shape = document["program"]["shapes"]
+        self.shape, self.dtype, self.cuts = (document["program"][key] for key in ("shapes", "dtypes", "cuts"))
         self.kind = {value["name"]: value["kind"] for value in program["values"] if "kind" in value}
         self.updates = {update["value"]: update["weight"] for update in program["updates"]}
+        self.region = {region["id"]: _Region(region) for region in document["regions"]}
+        self.end = {}  # step that begins a region -> its end
+        self.chains, self.readers = {}, {}
+        self._survey()
+
+    def _survey(self):
+        """Where regions end, and which random operators are drawn under different cuts."""
+        begun, drawn, self.drawn_whole = [], {}, set()
+        for at, step in enumerate(self.document["steps"]):
+            if step["do"] == "begin":
+                begun.append(at)
+            elif step["do"] == "end":
+                self.end[begun.pop()] = at
+            elif step["do"] == "compute" and self.ops[step["op"]]["op"] == "dropout":
+                around = [self.region[self.document["steps"][b]["region"]] for b in begun]
+                cuts = [(region.member[step["op"]], region.parts) for region in around if step["op"] in region.member]
+                if drawn.setdefault(step["op"], cuts) != cuts:
+                    self.drawn_whole.add(step["op"])
+
+    def chain(self, index):
+        """[(operator, result)] that make a view from its base, in order."""
+        if index not in self.chains:
+            instances, chain = self.document["instances"], []
+            value, view = instances[index]["value"], instances[index].get("view")
+            base = value if view is None else instances[view["of"]]["value"]
+            while value != base:
+                op = self.maker[value]
+                chain.append((op, op["outputs"].index(value)))
+                value = op["inputs"][0]
+            self.chains[index] = chain[::-1]
+        return self.chains[index]
+
+    def reader(self, at, instance):
+        """(operator, "in", operand) that first reads what the slice at that step makes, or a view of it."""
+        if at not in self.readers:
+            for step in self.document["steps"][at + 1:]:
+                for slot, read in enumerate(step.get("in", ()) if step["do"] == "compute" else ()):
+                    if read == instance:
+                        self.readers[at] = self.ops[step["op"]], "in", slot
+                    elif self.document["instances"][read].get("view", {}).get("of") == instance:
+                        self.readers[at] = self.chain(read)[0][0], "in", 0
+                    if at in self.readers:
+                        return self.readers[at]
+        return self.readers[at]
 
     def __call__(self, step):
         state = {}
@@ -538,13 +814,14 @@ class Plan:
             seed = int(torch.randint(2 ** 31, ()))
             outputs = _Run(self, captured, self._given(captured, args), seed).run()
         count = len(outputs) - len(captured.gradients)
+        shared = [_memory(tensor) for tensor in outputs + [place[3]() for place in captured.state.places]]
         for place, gradient in zip(captured.gradients, outputs[count:]):
             tensor = captured.state.places[place][3]()
             gradient = gradient.to(tensor.dtype).reshape(tensor.shape)
-            if tensor.grad is None or captured.zeroes_gradients:
-                tensor.grad = gradient.clone()
-            else:
+            if tensor.grad is not None and not captured.zeroes_gradients:
                 tensor.grad += gradient
+            else:
+                tensor.grad = gradient.clone() if shared.count(_memory(gradient)) > 1 else gradient
         spec, leaves = captured.result
         results = iter(outputs[:count])
         return pytree.tree_unflatten([next(results) if kind == "tensor" else leaf for kind, leaf in leaves], spec)
