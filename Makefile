@@ -42,6 +42,7 @@ HELP_OBJ = $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/unit/test_%,$(wildcard
 REPLAY_BIN = $(patsubst tests/fuzz/%.c,$(BUILD)/replay/%,$(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_BIN = $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 TSAN_BIN = $(patsubst tests/tsan/%.c,$(BUILD)/tsan/%,$(wildcard tests/tsan/*.c))
+TOOL_BIN = $(patsubst tests/tools/%.c,$(BUILD)/tools/%,$(wildcard tests/tools/*.c))
 BENCH_BIN = $(patsubst tests/bench/%.c,$(BUILD)/bench/%,$(wildcard tests/bench/*.c))
 # What tests link: archives, so that each takes only what it needs.
 LIBRARIES = $(BUILD)/libserver.a $(BUILD)/libstore.a $(BUILD)/libmagis.a
@@ -132,6 +133,12 @@ $(BUILD)/tsan/%: $(BUILD)/tests/tsan/%.o $(LIBRARIES)
 	$(SAY) '  LINK $@'
 	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o %.a,$^) $(LIBS)
 
+# What scripts of tests/e2e call.
+$(BUILD)/tools/%: $(BUILD)/tests/tools/%.o $(LIBRARIES)
+	@mkdir -p $(@D)
+	$(SAY) '  LINK $@'
+	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o %.a,$^) -lcriterion $(LIBS)
+
 $(BUILD)/bench/%: $(BUILD)/tests/bench/%.o $(BUILD)/libtest.a $(LIBRARIES)
 	@mkdir -p $(@D)
 	$(SAY) '  LINK $@'
@@ -158,7 +165,7 @@ test:
 	@+$(MAKE) $(PARALLEL) test-build
 	@BUILD=$(BUILD) tests/run.sh $(UNIT_BIN) $(REPLAY_BIN)
 
-test-build: all unit-build
+test-build: all unit-build $(TOOL_BIN)
 unit-build: $(UNIT_BIN) $(REPLAY_BIN)
 
 ## make unit       the unit tests alone

@@ -207,6 +207,12 @@ mg_value aten_reshape(struct aten_builder *b, mg_value v, const struct mg_shape 
     return aten_emit1(b, MG_OP_RESHAPE, v);
 }
 
+const struct mg_op_info *aten_made_by(const struct aten_builder *b, mg_value v, enum mg_op_type type)
+{
+    mg_op op = v == MG_NONE ? MG_NONE : b->g->values[v].producer;
+    return op != MG_NONE && b->g->ops[op].type == type ? &b->g->ops[op] : NULL;
+}
+
 mg_value aten_cast(struct aten_builder *b, mg_value v, enum mg_dtype dtype)
 {
     if (v == MG_NONE || aten_dtype(b, v) == dtype)

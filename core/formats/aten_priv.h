@@ -85,6 +85,7 @@ struct aten_storage {
     uint32_t last_write; /* the last node that writes to it, or MG_NONE */
     uint32_t base;       /* the first node that lies in it */
     bool tangled;        /* an unknown call made a view of it */
+    bool kept; /* a copy of its contents was left out (aten_rule_clone): they are still read when overwritten */
 };
 enum { ATEN_MAX_ATTRS = 8 };
 struct aten_builder {
@@ -99,6 +100,7 @@ struct aten_builder {
     unsigned emitted;                 /* operators made for it */
     struct mg_attr attrs[ATEN_MAX_ATTRS];
     uint32_t attr_count;
+    bool joined_norms; /* some batch norm reads a concatenation */
     bool declined;     /* a rule does not know this form of the call: it becomes opaque */
     enum mg_code code; /* sticky, like a reader's */
     mg_op first_backward;
@@ -140,6 +142,8 @@ void aten_give(struct aten_builder *b, const mg_value *results, uint32_t count);
 
 const struct mg_shape *aten_shape(const struct aten_builder *b, mg_value v);
 enum mg_dtype aten_dtype(const struct aten_builder *b, mg_value v);
+/* The operator that makes `v` if it is of that type, else NULL. */
+const struct mg_op_info *aten_made_by(const struct aten_builder *b, mg_value v, enum mg_op_type type);
 mg_value aten_reshape(struct aten_builder *b, mg_value v, const struct mg_shape *shape);
 mg_value aten_cast(struct aten_builder *b, mg_value v, enum mg_dtype dtype);
 mg_value aten_affine(struct aten_builder *b, mg_value v, double alpha, double beta);

@@ -89,6 +89,23 @@ mg_value aten_rule_rsub(struct aten_builder *b, const struct aten_rule_call *c)
     return aten_affine(b, a, -alpha, aten_real(c->node, 1, "other", 0));
 }
 
+/* x of s(x) (1 + x (1 - s(x))), s the sigmoid: silu's gradient, which capturing takes apart; MG_NONE: something else.
+ */
+static mg_value silu_slope_of(const struct aten_builder *b, mg_value v)
+{
+    const struct mg_op_info *slope = aten_made_by(b, v, MG_OP_MUL);
+    const struct mg_op_info *s = slope ? aten_made_by(b, slope->in[0], MG_OP_SIGMOID) : NULL;
+    const struct mg_op_info *plus = s ? aten_made_by(b, slope->in[1], MG_OP_AFFINE) : NULL;
+    const struct mg_op_info *product = plus ? aten_made_by(b, plus->in[0], MG_OP_MUL) : NULL;
+    const struct mg_op_info *rest = product ? aten_made_by(b, product->in[1], MG_OP_SUB) : NULL;
+    const struct mg_op_info *one = rest ? aten_made_by(b, rest->in[0], MG_OP_FILL) : NULL;
+    if (!one || rest->in[1] != slope->in[0] || product->in[0] != s->in[0] ||
+        mg_op_attr_float(one, MG_ATTR_VALUE) != 1 || mg_op_attr_float(plus, MG_ATTR_ALPHA) != 1 ||
+        mg_op_attr_float(plus, MG_ATTR_BETA) != 1)
+        return MG_NONE;
+    return s->in[0];
+}
+
 /* mul and div; by a number it is a scale. */
 mg_value aten_rule_mul(struct aten_builder *b, const struct aten_rule_call *c)
 {
@@ -96,9 +113,11 @@ mg_value aten_rule_mul(struct aten_builder *b, const struct aten_rule_call *c)
     if (aten_argument(c->node, 2, "rounding_mode") ||
         (c->type == MG_OP_DIV && by == 0 && !aten_is_tensor(aten_argument(c->node, 1, "other"))))
         return aten_decline(b);
-    if (aten_is_tensor(aten_argument(c->node, 1, "other")))
-        return aten_rule_binary(b, c);
     mg_value a = aten_in(b, c->node, 0, NULL);
+    if (aten_is_tensor(aten_argument(c->node, 1, "other"))) {
+        mg_value silu = c->type == MG_OP_MUL ? silu_slope_of(b, aten_in(b, c->node, 1, NULL)) : MG_NONE;
+        return silu == MG_NONE ? aten_rule_binary(b, c) : aten_emit2(b, MG_OP_SILU_GRAD, a, silu);
+    }
     a = aten_cast(b, a, computed_in(b, c->node, a));
     return aten_affine(b, a, c->type == MG_OP_DIV ? 1 / by : by, 0);
 }
@@ -224,6 +243,20 @@ mg_value aten_rule_cast(struct aten_builder *b, const struct aten_rule_call *c)
 {
     mg_value x = aten_in(b, c->node, 0, NULL);
     return aten_dtype(b, x) == c->node->dtype ? aten_emit1(b, MG_OP_COPY, x) : aten_cast(b, x, c->node->dtype);
+}
+
+/* A copy that keeps what a later call overwrites is the value itself: in the graph nothing is overwritten. */
+mg_value aten_rule_clone(struct aten_builder *b, const struct aten_rule_call *c)
+{
+    mg_value x = aten_in(b, c->node, 0, NULL);
+    const struct aten_arg *from = aten_argument(c->node, 0, NULL);
+    if (x == MG_NONE || !b->document->nodes[from->node].has_out || b->g->values[x].kind != MG_KIND_COMPUTED)
+        return aten_emit1(b, c->type, x);
+    struct aten_storage *s = &b->storages[b->tensors[from->node].storage];
+    if (s->last_write == MG_NONE || s->last_write <= b->node)
+        return aten_emit1(b, c->type, x);
+    s->kept = true;
+    return x;
 }
 
 /* ---- filling ---- */

@@ -581,16 +581,19 @@ class _Run:
     def compute_in_place(self, op, operands, boxes, slot, old, new):
         """The result takes an operand's place. What others hold too (weights, states, what was made outside of this
         part) is overwritten; else a new tensor may follow the old one."""
-        depth, root, target = len(self.open), self.root(old), operands[slot]
+        depth, root, held = len(self.open), self.root(old), self.resolve(old)
         stays = self.instances[root]["made_by"] is None or self.held[root].depth < depth
         function = IN_PLACE.get(op["op"])
-        if function and list(target.shape) == boxes[0][1]:
+        if function and list(operands[slot].shape) == boxes[0][1]:
             function(operands, self.attrs(op, depth), slot)
         else:
             result = self.evaluate(op, operands, boxes, depth)
             result = result[0] if isinstance(result, (list, tuple)) else result
-            target = target.copy_(result) if stays else result.contiguous()
-        self.held[new] = _Held(target, boxes[0][0], depth)
+            if stays:
+                operands[slot].copy_(result)
+            else:
+                held = _Held(result.contiguous(), boxes[0][0], depth)
+        self.held[new] = held
         if not (stays and depth):  # else the other parts still read the old version of their slices
             del self.held[root]
 
