@@ -54,9 +54,7 @@ static void write_result(struct aten_builder *b, mg_value result, mg_value old)
         b->g->ops[op].in_place = overwritten(b, op, old);
     s->kept = false;
     aten_write(b, target, result);
-    b->tensors[b->node].parent = target;
-    b->tensors[b->node].version = b->storages[b->tensors[b->node].storage].version;
-    b->tensors[b->node].value = result;
+    aten_alias(b, target, result);
 }
 
 static bool fits(const struct aten_builder *b, mg_value v)
