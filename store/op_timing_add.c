@@ -28,6 +28,7 @@ struct adding {
     const struct mg_timing_batch *batch;
     int64_t class, family, agent, batch_id, at, generation; /* generation: 0 until one is needed */
     bool distrusted, leases;
+    int64_t highest; /* rows of a batch that is new cannot be known beyond this number */
     struct kind *kinds;
     size_t kind_count, kind_capacity;
     struct mg_store_timings *answer;
@@ -56,12 +57,14 @@ int64_t mg_timing_class_number(struct mg_op *op, struct mg_db *db, const struct 
     return id;
 }
 
-int64_t mg_timing_signature_number(struct mg_db *db, struct mg_hash128 key, const char *name, const char *text)
+int64_t mg_timing_signature_number(struct mg_db *db, struct mg_hash128 key, const char *name, const char *text,
+                                   bool *fresh)
 {
     uint64_t words[2] = {key.lo, key.hi};
     struct mg_val bytes = mg_bytes((struct mg_blob){words, sizeof words});
     int64_t id = mg_timing_number(db, MG_BIND(db, SIGNATURE_BY_KEY, bytes), 0);
-    if (id == 0) {
+    *fresh = id == 0;
+    if (*fresh) {
         id = mg_timing_number(db, MG_BIND(db, ADD_SIGNATURE, bytes, mg_text(name), mg_text(text)), 0);
     }
     return id;
@@ -269,10 +272,10 @@ static void confirm(struct adding *a, const struct others *others)
     }
 }
 
-static void add_measured(struct adding *a, const struct mg_timing_row *row, int64_t signature)
+static void add_measured(struct adding *a, const struct mg_timing_row *row, int64_t signature, bool fresh)
 {
     struct kind *kind = kind_of(a, row->op);
-    struct others others = find_others(a, row, signature);
+    struct others others = fresh ? (struct others){.any_valid = false} : find_others(a, row, signature);
     bool suspect = looks_wrong(a, row, kind) && !others.confirmed;
     insert_row(a, row, signature, suspect, !suspect && drifts(row, &others));
     a->answer->suspect += suspect;
@@ -284,15 +287,26 @@ static void add_measured(struct adding *a, const struct mg_timing_row *row, int6
     }
 }
 
+/* Whether the batch has the row; rows come in order, mostly, and those of a new batch need not be looked up. */
+static bool is_known(struct adding *a, uint32_t row)
+{
+    if ((int64_t)row > a->highest) {
+        a->highest = row;
+        return false;
+    }
+    return mg_timing_number(a->db, MG_BIND(a->db, HAS_ROW, mg_int(a->batch_id), mg_int(row)), 0) != 0;
+}
+
 static void add_row(struct adding *a, const struct mg_timing_row *row)
 {
-    if (mg_timing_number(a->db, MG_BIND(a->db, HAS_ROW, mg_int(a->batch_id), mg_int(row->row)), 0)) {
+    bool fresh; /* nobody can have measured what had no signature */
+    if (is_known(a, row->row)) {
         a->answer->known++;
         return;
     }
-    int64_t signature = mg_timing_signature_number(a->db, row->key, row->op, row->signature);
+    int64_t signature = mg_timing_signature_number(a->db, row->key, row->op, row->signature, &fresh);
     if (row->status == MG_TIMING_OK) {
-        add_measured(a, row, signature);
+        add_measured(a, row, signature, fresh);
     } else {
         insert_row(a, row, signature, false, false);
     }
@@ -308,6 +322,7 @@ static int64_t batch_number(struct adding *a)
 {
     const struct mg_timing_batch *b = a->batch;
     int64_t id = mg_timing_number(a->db, MG_BIND(a->db, BATCH_BY_NAME, mg_int(a->agent), mg_text(b->batch)), 0);
+    a->highest = id == 0 ? -1 : INT64_MAX;
     if (id == 0) {
         id = mg_timing_number(a->db,
                               MG_BIND(a->db, ADD_BATCH, mg_int(a->agent), mg_text(b->batch), mg_int(a->class),

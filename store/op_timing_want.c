@@ -35,7 +35,8 @@ void mg_op_run_add_wants(struct mg_op *op, struct mg_db *db)
     int64_t room = MG_TIMING_WANTS - mg_timing_number(db, mg_db_bind(db, MG_STMT_COUNT_WANTS, NULL, 0), 0);
     for (size_t i = 0; i < args->n_wants && mg_op_ok(op, db); i++) {
         const struct mg_timing_want *want = &args->wants[i];
-        int64_t id = mg_timing_signature_number(db, want->key, want->op, want->signature);
+        bool fresh;
+        int64_t id = mg_timing_signature_number(db, want->key, want->op, want->signature, &fresh);
         if (want->whole) {
             whole[whole_count++] = id;
         }

@@ -231,7 +231,9 @@ bool mg_timing_agent_of(struct mg_op *op, struct mg_db *db, int64_t *agent, int6
 /* The first column of the only row, or `none`. */
 int64_t mg_timing_number(struct mg_db *db, sqlite3_stmt *stmt, int64_t none);
 int64_t mg_timing_class_number(struct mg_op *op, struct mg_db *db, const struct mg_timing_class *class);
-int64_t mg_timing_signature_number(struct mg_db *db, struct mg_hash128 key, const char *name, const char *text);
+/* *fresh: it was added just now. */
+int64_t mg_timing_signature_number(struct mg_db *db, struct mg_hash128 key, const char *name, const char *text,
+                                   bool *fresh);
 /* The generation of the newest change; 0: nothing was ever measured. */
 int64_t mg_timing_generation(struct mg_db *db);
 void mg_timing_set_generation(struct mg_op *op, struct mg_db *db, int64_t generation);
