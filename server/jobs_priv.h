@@ -192,7 +192,28 @@ void mg_jobs_note_success(mg_jobs *jobs);
 void mg_run_start(mg_jobs *jobs, struct mg_job *job);
 void mg_run_stop(mg_jobs *jobs, struct mg_job *job);
 void mg_run_free(mg_jobs *jobs, struct mg_job *job);
+/* The callback of a run's writes: it carries the manager; the job is found by id, for it may be gone by then. */
+void mg_run_saved(void *ctx, const struct mg_store_result *result);
+
+/* ---- jobs_front.c ---- */
+struct mg_known_point *mg_run_add_point(struct mg_run *run, const struct mg_front_point *point);
+void *mg_run_copy(const void *data, size_t size);
+void mg_run_save_original(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_event *event);
+/* Points of a baseline are kept until it is complete. */
+void mg_run_keep_baseline(struct mg_run *run, const struct mg_worker_event *event);
+void mg_run_save_baseline(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_event *event);
+void mg_run_free_baseline(struct mg_run *run);
+void mg_run_save_front(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_event *event, bool keep_earlier);
 void mg_run_save_progress(mg_jobs *jobs, struct mg_job *job);
+void mg_run_progress(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_event *event);
+
+/* ---- jobs_end.c ---- */
+void mg_run_end(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_event *event);
+void mg_run_error(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_event *event);
+/* The worker is gone without a result. */
+void mg_run_death(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_event *event);
+/* The job goes back to the queue. */
+void mg_run_give_back(mg_jobs *jobs, struct mg_job *job);
 
 /* ---- jobs_timing.c ---- */
 void mg_timings_drop_all(mg_jobs *jobs);

@@ -1,9 +1,4 @@
-/* A job while it holds a worker: claim, load, start; what the worker says; the end.
- *
- * The published front is kept here as the merger of what the worker lists and, where an earlier
- * attempt left points, of those that nothing covers yet. Every change is stored before listeners hear
- * of it (they hear from the store's callback). */
-#include <signal.h>
+/* A job while it holds a worker: claim, load, start; then what the worker says goes to jobs_front.c and jobs_end.c. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,11 +7,9 @@
 #include "server/clock.h"
 #include "server/jobs_priv.h"
 
-enum { SAVE_PROGRESS_MS = 3000 };
 static const uint64_t spool_bytes = 2ull << 30, memory_bytes = 4ull << 30;
 
-/* Callbacks of writes carry the manager; the job is found by id, for it may be gone by then. */
-static void on_saved(void *ctx, const struct mg_store_result *result)
+void mg_run_saved(void *ctx, const struct mg_store_result *result)
 {
     mg_jobs *jobs = ctx;
     mg_jobs_take(jobs, result);
@@ -25,464 +18,24 @@ static void on_saved(void *ctx, const struct mg_store_result *result)
     mg_jobs_schedule(jobs);
 }
 
-/* ---- points ---- */
-
-static struct mg_known_point *find_known(struct mg_run *run, const char *id)
-{
-    for (size_t i = 0; i < run->known_count; i++)
-        if (strcmp(run->known[i].point.id, id) == 0)
-            return &run->known[i];
-    return NULL;
-}
-
-static struct mg_known_point *add_known(struct mg_run *run, const struct mg_front_point *point)
-{
-    struct mg_known_point *known = find_known(run, point->id);
-    if (known)
-        return known;
-    if (run->known_count == run->known_capacity) {
-        size_t capacity = run->known_capacity * 2 + 64;
-        run->known = realloc(run->known, capacity * sizeof *run->known);
-        if (!run->known)
-            abort();
-        run->known_capacity = capacity;
-    }
-    known = &run->known[run->known_count++];
-    *known = (struct mg_known_point){.point = *point};
-    return known;
-}
-
-static void *copy_blob(const void *data, size_t size)
-{
-    void *copy = malloc(size ? size : 1);
-    if (!copy)
-        abort();
-    if (size)
-        memcpy(copy, data, size);
-    return copy;
-}
-
-static struct mg_store_point as_store_point(const struct mg_front_point *point, enum mg_point_kind kind,
-                                            const char *techniques, const void *blob, size_t size)
-{
-    return (struct mg_store_point){.kind = kind,
-                                   .plan = point->id,
-                                   .latency_s = point->latency_s,
-                                   .peak = (int64_t)point->peak_bytes,
-                                   .arena = (int64_t)point->arena_bytes,
-                                   .host = (int64_t)point->host_bytes,
-                                   .techniques = techniques,
-                                   .k = -1,
-                                   .blob = {blob, size}};
-}
-
-static struct mg_store_progress progress_of(const struct mg_run *run, const char *best)
-{
-    return (struct mg_store_progress){.evaluations = (int64_t)run->evaluations,
-                                      .accepted = (int64_t)run->accepted,
-                                      .rejected = (int64_t)run->rejected,
-                                      .elapsed_s = run->base_elapsed + run->elapsed_s,
-                                      .best = best};
-}
-
-static void save_original(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_event *event)
-{
-    struct mg_store_point point = as_store_point(&event->point, MG_POINT_ORIGINAL, "[]", event->blob, event->blob_size);
-    const struct mg_store_points points = {.points = &point, .n_points = 1};
-    struct mg_run *run = job->run;
-    run->limits.original_latency_s = event->point.latency_s;
-    run->limits.original_peak = event->point.peak_bytes;
-    if (run->latency_ratio > 0)
-        run->limits.latency_s = run->latency_ratio * event->point.latency_s;
-    if (run->memory_ratio > 0)
-        run->limits.peak_bytes = (uint64_t)(run->memory_ratio * (double)event->point.peak_bytes);
-    mg_store_save_points(jobs->config.store, job->info.id, &points, on_saved, jobs);
-}
-
-static void keep_baseline_point(struct mg_run *run, const struct mg_worker_event *event)
-{
-    char techniques[MG_TECHNIQUES_TEXT];
-    if (run->baseline_count == run->baseline_capacity) {
-        run->baseline_capacity = run->baseline_capacity * 2 + 16;
-        run->baseline = realloc(run->baseline, run->baseline_capacity * sizeof *run->baseline);
-        if (!run->baseline)
-            abort();
-    }
-    mg_answer_techniques(event->point.techniques, techniques);
-    struct mg_store_point *point = &run->baseline[run->baseline_count++];
-    *point = as_store_point(&event->point, MG_POINT_BASELINE, strdup(techniques),
-                            copy_blob(event->blob, event->blob_size), event->blob_size);
-    point->plan = strdup(event->point.id);
-    point->series = strdup(event->series);
-}
-
-static void free_baseline(struct mg_run *run)
-{
-    for (size_t i = 0; i < run->baseline_count; i++) {
-        free((void *)(uintptr_t)run->baseline[i].plan);
-        free((void *)(uintptr_t)run->baseline[i].series);
-        free((void *)(uintptr_t)run->baseline[i].techniques);
-        free((void *)(uintptr_t)run->baseline[i].blob.data);
-    }
-    run->baseline_count = 0;
-}
-
-static void save_baseline(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_event *event)
-{
-    struct mg_run *run = job->run;
-    struct mg_store_point none = {
-        .kind = MG_POINT_BASELINE, .series = event->name, .plan = NULL, .reason = event->reason, .k = -1};
-    struct mg_store_points points = {.points = run->baseline, .n_points = run->baseline_count};
-    if (event->reason) {
-        points.points = &none;
-        points.n_points = 1;
-    }
-    char text[300];
-    snprintf(text, sizeof text, "{\"baseline\":true,\"points\":%zu}", run->baseline_count);
-    points.event = text;
-    if (points.n_points)
-        mg_store_save_points(jobs->config.store, job->info.id, &points, on_saved, jobs);
-    free_baseline(run);
-}
-
-/* ---- the front ---- */
-
-static bool is_listed(const struct mg_worker_event *event, const char *id)
-{
-    for (size_t i = 0; i < event->id_count; i++)
-        if (strcmp(event->ids[i], id) == 0)
-            return true;
-    return false;
-}
-
-static bool in_front(const struct mg_front_point *points, size_t count, const char *id)
-{
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(points[i].id, id) == 0)
-            return true;
-    return false;
-}
-
-/* What stands now: the worker's list with the earlier points that it does not cover. */
-static size_t merge(struct mg_run *run, const struct mg_worker_event *event, bool keep_earlier,
-                    struct mg_front_point *out)
-{
-    struct mg_front_point *all = malloc((run->known_count + 1) * sizeof *all);
-    size_t count = 0;
-    if (!all)
-        abort();
-    for (size_t i = 0; i < run->known_count; i++)
-        if (is_listed(event, run->known[i].point.id) || (keep_earlier && run->known[i].earlier))
-            all[count++] = run->known[i].point;
-    count = mg_pareto_reduce(all, count);
-    count = mg_pareto_thin(all, count, &run->limits, MG_FRONT_MAX);
-    if (count > MG_FRONT_MAX)
-        count = MG_FRONT_MAX;
-    memcpy(out, all, count * sizeof *all);
-    free(all);
-    return count;
-}
-
-struct change {
-    struct mg_front_point now[MG_FRONT_MAX];
-    size_t count;
-    struct mg_store_point added[MG_FRONT_MAX];
-    char techniques[MG_FRONT_MAX][MG_TECHNIQUES_TEXT];
-    size_t added_count;
-    struct mg_store_replacement replaced[MG_FRONT_MAX];
-    size_t replaced_count;
-    const char *best;
-};
-
-static void find_change(struct mg_run *run, struct change *change)
-{
-    for (size_t i = 0; i < change->count; i++) {
-        if (in_front(run->published, run->published_count, change->now[i].id))
-            continue;
-        struct mg_known_point *known = find_known(run, change->now[i].id);
-        size_t at = change->added_count++;
-        mg_answer_techniques(change->now[i].techniques, change->techniques[at]);
-        void *blob = mg_worker_read(run->worker, &known->spooled);
-        change->added[at] = as_store_point(&change->now[i], MG_POINT_FRONT, change->techniques[at], blob,
-                                           blob ? known->spooled.length : 0);
-    }
-    for (size_t i = 0; i < run->published_count && change->count; i++)
-        if (!in_front(change->now, change->count, run->published[i].id)) {
-            size_t by = mg_pareto_replacement(change->now, change->count, &run->published[i]);
-            change->replaced[change->replaced_count++] =
-                (struct mg_store_replacement){run->published[i].id, change->now[by].id};
-        }
-    if (change->count)
-        change->best = change->now[mg_pareto_best(change->now, change->count, &run->limits)].id;
-}
-
-/* The event that the page follows the front by. */
-static void write_change(struct mg_writer *w, const struct mg_job *job, const struct change *change)
-{
-    mg_write_begin_object(w);
-    mg_write_key(w, "added");
-    mg_write_begin_array(w);
-    struct mg_store_job info = job->info;
-    info.original_latency_s = job->run->limits.original_latency_s;
-    info.original_peak = (int64_t)job->run->limits.original_peak;
-    for (size_t i = 0; i < change->added_count; i++)
-        mg_job_point_write(w, &info, &change->added[i], true);
-    mg_write_end_array(w);
-    mg_write_key(w, "removed");
-    mg_write_begin_array(w);
-    for (size_t i = 0; i < change->replaced_count; i++)
-        mg_write_string(w, change->replaced[i].plan);
-    mg_write_end_array(w);
-    mg_write_member_string(w, "best", change->best);
-    mg_write_end_object(w);
-}
-
-static void save_front(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_event *event, bool keep_earlier)
-{
-    struct mg_run *run = job->run;
-    struct change *change = calloc(1, sizeof *change);
-    struct mg_writer w;
-    if (!change)
-        abort();
-    change->count = merge(run, event, keep_earlier, change->now);
-    find_change(run, change);
-    if (change->count && (change->added_count || change->replaced_count)) {
-        mg_writer_init(&w);
-        write_change(&w, job, change);
-        struct mg_store_progress progress = progress_of(run, change->best);
-        const struct mg_store_points points = {.points = change->added,
-                                               .n_points = change->added_count,
-                                               .replaced = change->replaced,
-                                               .n_replaced = change->replaced_count,
-                                               .progress = &progress,
-                                               .event = mg_writer_finish(&w) ? w.data : NULL};
-        mg_store_save_points(jobs->config.store, job->info.id, &points, on_saved, jobs);
-        mg_writer_release(&w);
-        memcpy(run->published, change->now, sizeof run->published);
-        run->published_count = change->count;
-        run->saved_at = uv_now(jobs->config.loop);
-    }
-    for (size_t i = 0; i < change->added_count; i++)
-        free((void *)(uintptr_t)change->added[i].blob.data);
-    free(change);
-}
-
-/* ---- progress ---- */
-
-void mg_run_save_progress(mg_jobs *jobs, struct mg_job *job)
-{
-    struct mg_run *run = job->run;
-    uint64_t now = uv_now(jobs->config.loop);
-    if (run->finished || now - run->saved_at < SAVE_PROGRESS_MS)
-        return;
-    struct mg_store_progress progress = progress_of(run, NULL);
-    const struct mg_store_points points = {.progress = &progress};
-    run->saved_at = now;
-    mg_store_save_points(jobs->config.store, job->info.id, &points, on_saved, jobs);
-}
-
-static void on_progress(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_event *event)
-{
-    struct mg_run *run = job->run;
-    char text[300];
-    run->evaluations = event->evaluations;
-    run->elapsed_s = event->elapsed_s;
-    run->fraction = event->fraction;
-    if (run->resumes)
-        run->fraction = (run->base_elapsed + run->elapsed_s) / job->info.budget_seconds;
-    mg_run_save_progress(jobs, job);
-    struct mg_writer w;
-    mg_writer_init(&w);
-    mg_write_begin_object(&w);
-    mg_write_member_uint(&w, "evaluations", run->evaluations);
-    mg_write_member_double(&w, "elapsed_s", run->base_elapsed + run->elapsed_s);
-    mg_write_member_double(&w, "fraction", run->fraction);
-    mg_write_member_double(&w, "best_latency_s", event->point.latency_s);
-    mg_write_member_uint(&w, "best_peak_bytes", event->point.peak_bytes);
-    mg_write_end_object(&w);
-    if (mg_writer_finish(&w) && snprintf(text, sizeof text, "%s", w.data) > 0)
-        mg_listeners_tell(jobs, job->info.id, "progress", 0, text);
-    mg_writer_release(&w);
-}
-
-/* ---- the end ---- */
-
-static void count_end(mg_jobs *jobs, const struct mg_worker_event *event)
-{
-    jobs->stats.evaluations += event->evaluations;
-    jobs->stats.plans_accepted += event->accepted;
-    jobs->stats.plans_rejected += event->rejected;
-    jobs->stats.search_seconds += event->elapsed_s;
-}
-
-static enum mg_job_outcome outcome_of(const struct mg_run *run, const struct mg_worker_event *event)
-{
-    if (!run->limited)
-        return MG_JOB_OUTCOME_FRONT;
-    for (size_t i = 0; i < run->published_count; i++)
-        if (mg_pareto_meets(&run->published[i], &run->limits))
-            return MG_JOB_OUTCOME_MET;
-    return strcmp(event->outcome, "infeasible") == 0 ? MG_JOB_OUTCOME_INFEASIBLE : MG_JOB_OUTCOME_NOT_MET;
-}
-
-static enum mg_job_stop stop_of(const struct mg_job *job, const struct mg_worker_event *event)
-{
-    if (job->run->deadline)
-        return MG_STOP_DEADLINE;
-    int stop = mg_job_stop_parse(event->stopped_by);
-    return stop < 0 ? MG_STOP_NONE : (enum mg_job_stop)stop;
-}
-
-static char *result_json(const struct mg_worker_event *event)
-{
-    json_t *root =
-        json_pack("{s:s, s:I}", "lower_bound_operator", event->lower_bound_operator ? event->lower_bound_operator : "",
-                  "operators", (json_int_t)event->operators);
-    char *text = json_dumps(root, JSON_COMPACT);
-    json_decref(root);
-    return text;
-}
-
-static void give_back(mg_jobs *jobs, struct mg_job *job)
-{
-    job->run->finished = true;
-    mg_store_requeue(jobs->config.store, job->info.id, MG_REQUEUE_DRAIN, NULL, on_saved, jobs);
-}
-
-static void finish(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_event *event)
-{
-    struct mg_run *run = job->run;
-    bool cancelled = job->info.state == MG_JOB_CANCELLING;
-    enum mg_job_stop stop = cancelled ? MG_STOP_CANCELLED : stop_of(job, event);
-    char *result = result_json(event);
-    const struct mg_front_point *last = run->published_count ? &run->published[run->published_count - 1] : NULL;
-    struct mg_store_outcome outcome = {.state = cancelled ? MG_JOB_CANCELLED : MG_JOB_SUCCEEDED,
-                                       .outcome = outcome_of(run, event),
-                                       .stopped_by = stop,
-                                       .result = result,
-                                       .evaluations = (int64_t)event->evaluations,
-                                       .accepted = (int64_t)event->accepted,
-                                       .rejected = (int64_t)event->rejected,
-                                       .elapsed_s = run->base_elapsed + event->elapsed_s,
-                                       .lower_bound = (int64_t)event->lower_bound_bytes,
-                                       .smallest_found = last ? (int64_t)last->peak_bytes : -1,
-                                       .reproducible =
-                                           !run->resumes && (stop == MG_STOP_EVALUATIONS || stop == MG_STOP_EXHAUSTED)};
-    memcpy(outcome.prices, event->prices, sizeof outcome.prices);
-    run->finished = true;
-    mg_store_finish(jobs->config.store, job->info.id, &outcome, NULL, on_saved, jobs);
-    free(result);
-}
-
-static void on_end(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_event *event)
-{
-    struct mg_run *run = job->run;
-    run->evaluations = event->evaluations;
-    run->accepted = event->accepted;
-    run->rejected = event->rejected;
-    run->elapsed_s = event->elapsed_s;
-    count_end(jobs, event);
-    mg_jobs_note_success(jobs);
-    if (run->resumes)
-        mg_jobs_say(jobs, "info", "resumed", "job %s: went on from %llu of %zu plans", job->info.id,
-                    (unsigned long long)event->restored, run->fetched);
-    bool told = strcmp(event->stopped_by, "cancelled") == 0;
-    if (told && jobs->draining && !run->deadline && job->info.state == MG_JOB_RUNNING) {
-        run->saved_at = 0;
-        mg_run_save_progress(jobs, job);
-        give_back(jobs, job);
-    } else {
-        finish(jobs, job, event);
-    }
-}
-
-static void fail(mg_jobs *jobs, struct mg_job *job, char *error)
-{
-    const struct mg_store_outcome outcome = {.state = MG_JOB_FAILED,
-                                             .error = error ? error : "{}",
-                                             .lower_bound = -1,
-                                             .smallest_found = -1,
-                                             .elapsed_s = job->run->base_elapsed + job->run->elapsed_s};
-    job->run->finished = true;
-    mg_store_finish(jobs->config.store, job->info.id, &outcome, NULL, on_saved, jobs);
-    free(error);
-}
-
-static void on_error(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_event *event)
-{
-    bool input = strcmp(event->code, "invalid") == 0 || strcmp(event->code, "limit") == 0;
-    const char *name = strcmp(event->code, "unsupported") == 0 ? "unsupported"
-                       : input                                 ? "invalid-graph"
-                       : strcmp(event->code, "nomem") == 0     ? "worker-memory"
-                                                               : "internal";
-    mg_jobs_say(jobs, "error", "worker-error", "job %s: %s: %s", job->info.id, event->code, event->message);
-    fail(jobs, job, mg_problem_document(name, event->message, event->pointer, NULL));
-}
-
-static char *death_document(const struct mg_worker_event *event)
-{
-    char detail[400];
-    if (event->signal == SIGKILL)
-        snprintf(detail, sizeof detail,
-                 "the search worker was killed (signal %d) twice, as the kernel does when memory runs out; free memory "
-                 "or run fewer workers (--workers), then retry the job",
-                 event->signal);
-    else if (event->signal)
-        snprintf(detail, sizeof detail,
-                 "the search worker was ended by signal %d (%s) twice; retry the job, and if it fails again report it "
-                 "with its graph",
-                 event->signal, strsignal(event->signal));
-    else
-        snprintf(detail, sizeof detail,
-                 "the search worker ended with status %d before its result twice; the member stderr may say why",
-                 event->exit_status);
-    json_t *members = json_object();
-    json_object_set_new(members, "signal", json_integer(event->signal));
-    json_object_set_new(members, "exit_status", json_integer(event->exit_status));
-    json_t *checked = json_string(event->errors); /* NULL if it is no UTF-8 */
-    json_object_set_new(members, "stderr", checked ? checked : json_string("(not text)"));
-    return mg_problem_document("worker-died", detail, "", members);
-}
-
-static void on_death(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_event *event)
-{
-    struct mg_run *run = job->run;
-    mg_jobs_say(jobs, "error", "worker-died", "job %s: status %d, signal %d: %s", job->info.id, event->exit_status,
-                event->signal, event->errors);
-    if (run->stopping && event->signal == SIGKILL && job->info.state == MG_JOB_RUNNING && jobs->draining) {
-        give_back(jobs, job); /* too slow to hand over its front */
-        return;
-    }
-    if (!run->stopping)
-        mg_jobs_note_death(jobs);
-    if (event->protocol_error) {
-        fail(jobs, job, mg_problem_document("internal", "the search worker wrote what it must not", "", NULL));
-        return;
-    }
-    char *error = death_document(event);
-    run->finished = true;
-    mg_store_requeue(jobs->config.store, job->info.id, MG_REQUEUE_CRASH, error, on_saved, jobs);
-    free(error);
-}
-
 /* ---- what the worker says ---- */
 
 static void on_point(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_event *event)
 {
     if (event->series) {
-        keep_baseline_point(job->run, event);
+        mg_run_keep_baseline(job->run, event);
         return;
     }
     if (event->original)
-        save_original(jobs, job, event);
-    add_known(job->run, &event->point)->spooled = event->spooled;
+        mg_run_save_original(jobs, job, event);
+    mg_run_add_point(job->run, &event->point)->spooled = event->spooled;
 }
 
 static void on_exit_seen(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_event *event)
 {
     job->run->worker = NULL;
     if (!job->run->finished)
-        on_death(jobs, job, event);
+        mg_run_death(jobs, job, event);
     mg_run_free(jobs, job);
     mg_jobs_schedule(jobs);
 }
@@ -513,22 +66,22 @@ static void on_worker(void *context, const struct mg_worker_event *event)
         on_point(jobs, job, event);
         break;
     case MG_WORKER_BASELINE:
-        save_baseline(jobs, job, event);
+        mg_run_save_baseline(jobs, job, event);
         break;
     case MG_WORKER_FRONT:
-        save_front(jobs, job, event, keeps_earlier(job) || !event->final);
+        mg_run_save_front(jobs, job, event, keeps_earlier(job) || !event->final);
         break;
     case MG_WORKER_PROGRESS:
-        on_progress(jobs, job, event);
+        mg_run_progress(jobs, job, event);
         break;
     case MG_WORKER_REJECTED:
         mg_jobs_say(jobs, "error", "plan-rejected", "job %s: %s: %s", job->info.id, event->code, event->message);
         break;
     case MG_WORKER_END:
-        on_end(jobs, job, event);
+        mg_run_end(jobs, job, event);
         break;
     case MG_WORKER_ERROR:
-        on_error(jobs, job, event);
+        mg_run_error(jobs, job, event);
         break;
     case MG_WORKER_EXIT:
         on_exit_seen(jobs, job, event);
@@ -549,7 +102,7 @@ void mg_run_free(mg_jobs *jobs, struct mg_job *job)
 {
     struct mg_run *run = job->run;
     mg_jobs_note_time(jobs, job);
-    free_baseline(run);
+    mg_run_free_baseline(run);
     free_starts(run);
     free(run->baseline);
     free(run->known);
@@ -565,7 +118,7 @@ static void abandon(mg_jobs *jobs, struct mg_job *job, const char *why)
 {
     mg_jobs_say(jobs, "error", "worker-start", "job %s: %s", job->info.id, why);
     if (job->info.state == MG_JOB_RUNNING || job->info.state == MG_JOB_CANCELLING)
-        give_back(jobs, job);
+        mg_run_give_back(jobs, job);
     mg_run_free(jobs, job);
 }
 
@@ -675,7 +228,7 @@ static void on_start(void *ctx, const struct mg_store_result *result)
     struct mg_run *run = job->run;
     if (result->code == MG_STORE_OK && result->blob.size)
         run->starts[run->start_count++] =
-            (struct mg_worker_start){copy_blob(result->blob.data, result->blob.size), result->blob.size};
+            (struct mg_worker_start){mg_run_copy(result->blob.data, result->blob.size), result->blob.size};
     fetch(run, owner);
 }
 
@@ -699,7 +252,7 @@ static void on_earlier(void *ctx, const struct mg_store_result *result)
                                        .arena_bytes = (uint64_t)point->arena,
                                        .host_bytes = (uint64_t)point->host};
         snprintf(front.id, sizeof front.id, "%s", point->plan);
-        add_known(run, &front)->earlier = true;
+        mg_run_add_point(run, &front)->earlier = true;
         run->published[run->published_count++] = front;
     }
     fetch(run, owner);

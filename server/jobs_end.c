@@ -1,0 +1,165 @@
+/* How a running job ends: its worker's result, an error, its worker's death; or it goes back to the queue. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/jobs_priv.h"
+
+static void count_end(mg_jobs *jobs, const struct mg_worker_event *event)
+{
+    jobs->stats.evaluations += event->evaluations;
+    jobs->stats.plans_accepted += event->accepted;
+    jobs->stats.plans_rejected += event->rejected;
+    jobs->stats.search_seconds += event->elapsed_s;
+}
+
+static enum mg_job_outcome outcome_of(const struct mg_run *run, const struct mg_worker_event *event)
+{
+    if (!run->limited)
+        return MG_JOB_OUTCOME_FRONT;
+    for (size_t i = 0; i < run->published_count; i++)
+        if (mg_pareto_meets(&run->published[i], &run->limits))
+            return MG_JOB_OUTCOME_MET;
+    return strcmp(event->outcome, "infeasible") == 0 ? MG_JOB_OUTCOME_INFEASIBLE : MG_JOB_OUTCOME_NOT_MET;
+}
+
+static enum mg_job_stop stop_of(const struct mg_job *job, const struct mg_worker_event *event)
+{
+    if (job->run->deadline)
+        return MG_STOP_DEADLINE;
+    int stop = mg_job_stop_parse(event->stopped_by);
+    return stop < 0 ? MG_STOP_NONE : (enum mg_job_stop)stop;
+}
+
+static char *result_json(const struct mg_worker_event *event)
+{
+    json_t *root =
+        json_pack("{s:s, s:I}", "lower_bound_operator", event->lower_bound_operator ? event->lower_bound_operator : "",
+                  "operators", (json_int_t)event->operators);
+    char *text = json_dumps(root, JSON_COMPACT);
+    json_decref(root);
+    return text;
+}
+
+void mg_run_give_back(mg_jobs *jobs, struct mg_job *job)
+{
+    job->run->finished = true;
+    mg_store_requeue(jobs->config.store, job->info.id, MG_REQUEUE_DRAIN, NULL, mg_run_saved, jobs);
+}
+
+static void finish(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_event *event)
+{
+    struct mg_run *run = job->run;
+    bool cancelled = job->info.state == MG_JOB_CANCELLING;
+    enum mg_job_stop stop = cancelled ? MG_STOP_CANCELLED : stop_of(job, event);
+    char *result = result_json(event);
+    const struct mg_front_point *last = run->published_count ? &run->published[run->published_count - 1] : NULL;
+    struct mg_store_outcome outcome = {.state = cancelled ? MG_JOB_CANCELLED : MG_JOB_SUCCEEDED,
+                                       .outcome = outcome_of(run, event),
+                                       .stopped_by = stop,
+                                       .result = result,
+                                       .evaluations = (int64_t)event->evaluations,
+                                       .accepted = (int64_t)event->accepted,
+                                       .rejected = (int64_t)event->rejected,
+                                       .elapsed_s = run->base_elapsed + event->elapsed_s,
+                                       .lower_bound = (int64_t)event->lower_bound_bytes,
+                                       .smallest_found = last ? (int64_t)last->peak_bytes : -1,
+                                       .reproducible =
+                                           !run->resumes && (stop == MG_STOP_EVALUATIONS || stop == MG_STOP_EXHAUSTED)};
+    memcpy(outcome.prices, event->prices, sizeof outcome.prices);
+    run->finished = true;
+    mg_store_finish(jobs->config.store, job->info.id, &outcome, NULL, mg_run_saved, jobs);
+    free(result);
+}
+
+void mg_run_end(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_event *event)
+{
+    struct mg_run *run = job->run;
+    run->evaluations = event->evaluations;
+    run->accepted = event->accepted;
+    run->rejected = event->rejected;
+    run->elapsed_s = event->elapsed_s;
+    count_end(jobs, event);
+    mg_jobs_note_success(jobs);
+    if (run->resumes)
+        mg_jobs_say(jobs, "info", "resumed", "job %s: went on from %llu of %zu plans", job->info.id,
+                    (unsigned long long)event->restored, run->fetched);
+    bool told = strcmp(event->stopped_by, "cancelled") == 0;
+    if (told && jobs->draining && !run->deadline && job->info.state == MG_JOB_RUNNING) {
+        run->saved_at = 0;
+        mg_run_save_progress(jobs, job);
+        mg_run_give_back(jobs, job);
+    } else {
+        finish(jobs, job, event);
+    }
+}
+
+static void fail(mg_jobs *jobs, struct mg_job *job, char *error)
+{
+    const struct mg_store_outcome outcome = {.state = MG_JOB_FAILED,
+                                             .error = error ? error : "{}",
+                                             .lower_bound = -1,
+                                             .smallest_found = -1,
+                                             .elapsed_s = job->run->base_elapsed + job->run->elapsed_s};
+    job->run->finished = true;
+    mg_store_finish(jobs->config.store, job->info.id, &outcome, NULL, mg_run_saved, jobs);
+    free(error);
+}
+
+void mg_run_error(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_event *event)
+{
+    bool input = strcmp(event->code, "invalid") == 0 || strcmp(event->code, "limit") == 0;
+    const char *name = strcmp(event->code, "unsupported") == 0 ? "unsupported"
+                       : input                                 ? "invalid-graph"
+                       : strcmp(event->code, "nomem") == 0     ? "worker-memory"
+                                                               : "internal";
+    mg_jobs_say(jobs, "error", "worker-error", "job %s: %s: %s", job->info.id, event->code, event->message);
+    fail(jobs, job, mg_problem_document(name, event->message, event->pointer, NULL));
+}
+
+static char *death_document(const struct mg_worker_event *event)
+{
+    char detail[400];
+    if (event->signal == SIGKILL)
+        snprintf(detail, sizeof detail,
+                 "the search worker was killed (signal %d) twice, as the kernel does when memory runs out; free memory "
+                 "or run fewer workers (--workers), then retry the job",
+                 event->signal);
+    else if (event->signal)
+        snprintf(detail, sizeof detail,
+                 "the search worker was ended by signal %d (%s) twice; retry the job, and if it fails again report it "
+                 "with its graph",
+                 event->signal, strsignal(event->signal));
+    else
+        snprintf(detail, sizeof detail,
+                 "the search worker ended with status %d before its result twice; the member stderr may say why",
+                 event->exit_status);
+    json_t *members = json_object();
+    json_object_set_new(members, "signal", json_integer(event->signal));
+    json_object_set_new(members, "exit_status", json_integer(event->exit_status));
+    json_t *checked = json_string(event->errors); /* NULL if it is no UTF-8 */
+    json_object_set_new(members, "stderr", checked ? checked : json_string("(not text)"));
+    return mg_problem_document("worker-died", detail, "", members);
+}
+
+void mg_run_death(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_event *event)
+{
+    struct mg_run *run = job->run;
+    mg_jobs_say(jobs, "error", "worker-died", "job %s: status %d, signal %d: %s", job->info.id, event->exit_status,
+                event->signal, event->errors);
+    if (run->stopping && event->signal == SIGKILL && job->info.state == MG_JOB_RUNNING && jobs->draining) {
+        mg_run_give_back(jobs, job); /* too slow to hand over its front */
+        return;
+    }
+    if (!run->stopping)
+        mg_jobs_note_death(jobs);
+    if (event->protocol_error) {
+        fail(jobs, job, mg_problem_document("internal", "the search worker wrote what it must not", "", NULL));
+        return;
+    }
+    char *error = death_document(event);
+    run->finished = true;
+    mg_store_requeue(jobs->config.store, job->info.id, MG_REQUEUE_CRASH, error, mg_run_saved, jobs);
+    free(error);
+}
