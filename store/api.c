@@ -8,6 +8,13 @@ char *mg_op_text(struct mg_op *op, const char *text)
     return text ? mg_arena_strdup(&op->arena, text) : NULL;
 }
 
+void mg_op_texts(struct mg_op *op, const char **const *texts, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        *texts[i] = mg_op_text(op, *texts[i]);
+    }
+}
+
 struct mg_blob mg_op_blob(struct mg_op *op, struct mg_blob blob)
 {
     return (struct mg_blob){blob.size ? mg_arena_copy(&op->arena, blob.data, blob.size) : "", blob.size};
@@ -20,15 +27,9 @@ const struct mg_store_request *mg_op_request(struct mg_op *op, const struct mg_s
     }
     struct mg_store_request *to = MG_NEW(&op->arena, struct mg_store_request);
     *to = *from;
-    to->request = mg_op_text(op, from->request);
-    to->request_digest = mg_op_text(op, from->request_digest);
+    MG_OP_TEXTS(op, &to->request, &to->request_digest);
     to->graph = mg_op_blob(op, from->graph);
-    to->graph_digest = mg_op_text(op, from->graph_digest);
-    to->network = mg_op_text(op, from->network);
-    to->device = mg_op_text(op, from->device);
-    to->reuse_key = mg_op_text(op, from->reuse_key);
-    to->gate = mg_op_text(op, from->gate);
-    to->timings_models = mg_op_text(op, from->timings_models);
+    MG_OP_TEXTS(op, &to->graph_digest, &to->network, &to->device, &to->reuse_key, &to->gate, &to->timings_models);
     return to;
 }
 
@@ -36,12 +37,7 @@ static const struct mg_store_submission *copy_submission(struct mg_op *op, const
 {
     struct mg_store_submission *to = MG_NEW(&op->arena, struct mg_store_submission);
     *to = *from;
-    to->id = mg_op_text(op, from->id);
-    to->name = mg_op_text(op, from->name);
-    to->labels = mg_op_text(op, from->labels);
-    to->owner = mg_op_text(op, from->owner);
-    to->token = mg_op_text(op, from->token);
-    to->idempotency_key = mg_op_text(op, from->idempotency_key);
+    MG_OP_TEXTS(op, &to->id, &to->name, &to->labels, &to->owner, &to->token, &to->idempotency_key);
     if (from->body.data || !from->body.size) {
         to->body = mg_op_blob(op, from->body);
     } else {
@@ -57,10 +53,7 @@ static const struct mg_store_point *copy_points(struct mg_op *op, const struct m
     struct mg_store_point *to = MG_NEW_ARRAY(&op->arena, struct mg_store_point, n);
     for (size_t i = 0; i < n; i++) {
         to[i] = from[i];
-        to[i].series = mg_op_text(op, from[i].series);
-        to[i].plan = mg_op_text(op, from[i].plan);
-        to[i].reason = mg_op_text(op, from[i].reason);
-        to[i].techniques = mg_op_text(op, from[i].techniques);
+        MG_OP_TEXTS(op, &to[i].series, &to[i].plan, &to[i].reason, &to[i].techniques);
         to[i].replaced_by = NULL;
         to[i].blob = mg_op_blob(op, from[i].blob);
     }
@@ -217,15 +210,6 @@ void mg_store_save_points(mg_store *store, const char *id, const struct mg_store
     mg_op_start(op);
 }
 
-void mg_store_append_event(mg_store *store, const char *id, const char *type, const char *data, mg_store_cb *cb,
-                           void *ctx)
-{
-    struct mg_op *op = op_on(store, MG_OP_append_event, id, cb, ctx);
-    op->args.type = mg_op_text(op, type);
-    op->args.text = mg_op_text(op, data);
-    mg_op_start(op);
-}
-
 void mg_store_get_job(mg_store *store, const char *id, mg_store_cb *cb, void *ctx)
 {
     mg_op_start(op_on(store, MG_OP_get_job, id, cb, ctx));
@@ -259,11 +243,6 @@ void mg_store_get_request(mg_store *store, const char *id, mg_store_cb *cb, void
 void mg_store_get_body(mg_store *store, const char *id, mg_store_cb *cb, void *ctx)
 {
     mg_op_start(op_on(store, MG_OP_get_body, id, cb, ctx));
-}
-
-void mg_store_get_graph(mg_store *store, const char *id, mg_store_cb *cb, void *ctx)
-{
-    mg_op_start(op_on(store, MG_OP_get_graph, id, cb, ctx));
 }
 
 void mg_store_get_work(mg_store *store, const char *id, mg_store_cb *cb, void *ctx)

@@ -24,15 +24,6 @@ void mg_op_run_save_points(struct mg_op *op, struct mg_db *db)
     }
 }
 
-void mg_op_run_append_event(struct mg_op *op, struct mg_db *db)
-{
-    struct mg_store_job *job = mg_job_find(op, db, op->args.id);
-    if (job) {
-        mg_job_event(op, db, job->number, op->args.type, op->args.text);
-        mg_job_result(op, db, job->number);
-    }
-}
-
 void mg_op_run_patch(struct mg_op *op, struct mg_db *db)
 {
     struct mg_store_job *job = mg_job_find(op, db, op->args.id);

@@ -40,7 +40,7 @@ void mg_op_run_get_body(struct mg_op *op, struct mg_db *db)
     }
 }
 
-void mg_op_run_get_graph(struct mg_op *op, struct mg_db *db)
+void mg_op_run_get_work(struct mg_op *op, struct mg_db *db)
 {
     const struct mg_store_job *job = op->result.job = mg_job_find(op, db, op->args.id);
     if (!job) {
@@ -48,17 +48,9 @@ void mg_op_run_get_graph(struct mg_op *op, struct mg_db *db)
     }
     if (!take_blob(op, db, MG_BIND(db, GET_GRAPH, mg_text(job->graph_digest)))) {
         mg_op_fail(op, MG_STORE_CONFLICT, "job %s has no valid graph", job->id);
-    }
-    op->result.text = job->graph_digest;
-}
-
-void mg_op_run_get_work(struct mg_op *op, struct mg_db *db)
-{
-    mg_op_run_get_graph(op, db);
-    if (!mg_op_ok(op, db)) {
         return;
     }
-    sqlite3_stmt *stmt = MG_BIND(db, GET_REQUEST, mg_int(op->result.job->number));
+    sqlite3_stmt *stmt = MG_BIND(db, GET_REQUEST, mg_int(job->number));
     if (mg_db_row(db, stmt)) {
         op->result.text = mg_op_column(op, stmt, 0);
         mg_db_end(stmt);

@@ -368,8 +368,3 @@ void mg_store_close(mg_store *store)
     sqlite3_wal_checkpoint_v2(db->handle, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
     release(store);
 }
-
-bool mg_store_was_unclean(const mg_store *store)
-{
-    return store->unclean;
-}

@@ -280,8 +280,6 @@ enum mg_store_code mg_store_open(mg_store **store, const struct mg_store_config 
 /* Ends every operation started, runs their callbacks, checkpoints, marks the stop as clean, frees. NULL is fine.
  * No other thread may start operations any more. */
 void mg_store_close(mg_store *store);
-/* True if the last stop was not clean. */
-bool mg_store_was_unclean(const mg_store *store);
 /* Runs the callbacks of what is complete; returns how many. */
 size_t mg_store_poll(mg_store *store);
 /* Operations started whose callback has not run yet. */
@@ -346,8 +344,6 @@ struct mg_store_points {
  * its old front until points of the new one replace it. */
 void mg_store_save_points(mg_store *store, const char *id, const struct mg_store_points *points, mg_store_cb *cb,
                           void *ctx);
-void mg_store_append_event(mg_store *store, const char *id, const char *type, const char *data, mg_store_cb *cb,
-                           void *ctx);
 
 /* ---- reads ---- */
 
@@ -357,8 +353,6 @@ void mg_store_list_jobs(mg_store *store, const struct mg_store_query *query, mg_
 void mg_store_get_request(mg_store *store, const char *id, mg_store_cb *cb, void *ctx);
 /* What was posted, while the job is validating; text: media type. */
 void mg_store_get_body(mg_store *store, const char *id, mg_store_cb *cb, void *ctx);
-/* text: graph digest. */
-void mg_store_get_graph(mg_store *store, const char *id, mg_store_cb *cb, void *ctx);
 /* Request and graph at once, for a worker: blob is the graph, text the request. */
 void mg_store_get_work(mg_store *store, const char *id, mg_store_cb *cb, void *ctx);
 /* which: a plan id, "original", "best", or (ended jobs) an ordinal. result.blob, text: plan id, points[0]: figures. */

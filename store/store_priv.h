@@ -122,7 +122,7 @@ struct mg_op;
 
 /* Copies of the arguments, in the operation's arena; each kind uses some. */
 struct mg_op_args {
-    const char *id, *name, *labels, *owner, *token, *type, *text;
+    const char *id, *name, *labels, *owner, *token, *text;
     int64_t number, bytes;
     double real;
     int limit;
@@ -160,6 +160,11 @@ struct mg_op {
 
 struct mg_op *mg_op_new(mg_store *store, enum mg_op_kind kind, mg_store_cb *cb, void *ctx);
 char *mg_op_text(struct mg_op *op, const char *text); /* copies; NULL stays */
+/* The same for several: each text becomes a copy of itself. */
+void mg_op_texts(struct mg_op *op, const char **const *texts, size_t n);
+#define MG_OP_TEXTS(op, ...)                                                                                           \
+    mg_op_texts((op), (const char **const[]){__VA_ARGS__},                                                             \
+                sizeof((const char **const[]){__VA_ARGS__}) / sizeof(const char **))
 struct mg_blob mg_op_blob(struct mg_op *op, struct mg_blob blob);
 const struct mg_store_request *mg_op_request(struct mg_op *op, const struct mg_store_request *from);
 const struct mg_store_points *mg_op_points(struct mg_op *op, const struct mg_store_points *from);

@@ -11,8 +11,7 @@ static const struct mg_timing_row *copy_rows(struct mg_op *op, const struct mg_t
     struct mg_timing_row *to = MG_NEW_ARRAY(&op->arena, struct mg_timing_row, n);
     for (size_t i = 0; i < n; i++) {
         to[i] = from[i];
-        to[i].op = mg_op_text(op, from[i].op);
-        to[i].signature = mg_op_text(op, from[i].signature);
+        MG_OP_TEXTS(op, &to[i].op, &to[i].signature);
     }
     return to;
 }
@@ -23,11 +22,7 @@ void mg_store_add_timings(mg_store *store, const struct mg_timing_batch *batches
     struct mg_timing_batch *to = MG_NEW_ARRAY(&op->arena, struct mg_timing_batch, n);
     for (size_t i = 0; i < n; i++) {
         to[i] = batches[i];
-        to[i].agent = mg_op_text(op, batches[i].agent);
-        to[i].host = mg_op_text(op, batches[i].host);
-        to[i].version = mg_op_text(op, batches[i].version);
-        to[i].batch = mg_op_text(op, batches[i].batch);
-        to[i].token = mg_op_text(op, batches[i].token);
+        MG_OP_TEXTS(op, &to[i].agent, &to[i].host, &to[i].version, &to[i].batch, &to[i].token);
         to[i].class = copy_class(op, &batches[i].class);
         to[i].rows = copy_rows(op, batches[i].rows, batches[i].n_rows);
     }
@@ -41,12 +36,7 @@ void mg_store_put_agent(mg_store *store, const struct mg_timing_agent *agent, mg
     struct mg_op *op = mg_op_new(store, MG_OP_put_agent, cb, ctx);
     struct mg_timing_agent *to = MG_NEW(&op->arena, struct mg_timing_agent);
     *to = *agent;
-    to->name = mg_op_text(op, agent->name);
-    to->host = mg_op_text(op, agent->host);
-    to->version = mg_op_text(op, agent->version);
-    to->uuid = mg_op_text(op, agent->uuid);
-    to->state = mg_op_text(op, agent->state);
-    to->token = mg_op_text(op, agent->token);
+    MG_OP_TEXTS(op, &to->name, &to->host, &to->version, &to->uuid, &to->state, &to->token);
     to->class = copy_class(op, &agent->class);
     op->args.agent = to;
     mg_op_start(op);
@@ -81,8 +71,7 @@ void mg_store_add_wants(mg_store *store, const char *graph_digest, const char *m
     struct mg_timing_want *to = MG_NEW_ARRAY(&op->arena, struct mg_timing_want, n);
     for (size_t i = 0; i < n; i++) {
         to[i] = wants[i];
-        to[i].op = mg_op_text(op, wants[i].op);
-        to[i].signature = mg_op_text(op, wants[i].signature);
+        MG_OP_TEXTS(op, &to[i].op, &to[i].signature);
     }
     op->args.id = mg_op_text(op, graph_digest);
     op->args.text = mg_op_text(op, models);
@@ -112,10 +101,7 @@ void mg_store_list_timings(mg_store *store, const struct mg_timing_query *query,
     struct mg_op *op = mg_op_new(store, MG_OP_list_timings, cb, ctx);
     struct mg_timing_query *to = MG_NEW(&op->arena, struct mg_timing_query);
     *to = *query;
-    to->class_id = mg_op_text(op, query->class_id);
-    to->model = mg_op_text(op, query->model);
-    to->op = mg_op_text(op, query->op);
-    to->agent = mg_op_text(op, query->agent);
+    MG_OP_TEXTS(op, &to->class_id, &to->model, &to->op, &to->agent);
     op->args.timing_query = to;
     mg_op_start(op);
 }

@@ -1,6 +1,7 @@
 /* The store's operations, one after the other; crashes, faults and paging are in test_store_durable.c. */
 #include <criterion/criterion.h>
 
+#include "store/store_priv.h"
 #include "store_util.h"
 
 #define A "aaaaaaaaaaaa"
@@ -115,7 +116,7 @@ Test(store, validating_job_is_accepted)
     s.body_type = "application/json";
     cr_assert_eq(DO(&f, submit, &s)->code, MG_STORE_OK);
     cr_assert_eq(DO(&f, get_request, A)->code, MG_STORE_CONFLICT);
-    cr_assert_eq(DO(&f, get_graph, A)->code, MG_STORE_CONFLICT);
+    cr_assert_eq(DO(&f, get_work, A)->code, MG_STORE_CONFLICT);
     cr_assert_eq(DO(&f, claim, A, 0)->code, MG_STORE_CONFLICT);
     const struct got *got = DO(&f, get_body, A);
     cr_assert_eq(got->code, MG_STORE_OK);
@@ -131,8 +132,6 @@ Test(store, validating_job_is_accepted)
     cr_assert_eq(got->blob_size, sizeof GRAPH_TEXT - 1);
     cr_assert_eq(memcmp(got->blob, GRAPH_TEXT, got->blob_size), 0);
     cr_assert_str_eq(got->text, any_request.request);
-    got = DO(&f, get_graph, A);
-    cr_assert_str_eq(got->text, "g1");
     got = DO(&f, get_request, A);
     cr_assert_eq(memcmp(got->blob, any_request.request, got->blob_size), 0);
 }
@@ -406,9 +405,10 @@ Test(store, events_read_since)
 {
     submit_any(&f, A);
     DO(&f, claim, A, 0);
-    const struct got *got = DO(&f, append_event, A, "note", "{\"n\":1}");
+    const struct mg_store_points front = {.event = "{\"n\":1}"}, broken = {.event = "broken"};
+    const struct got *got = DO(&f, save_points, A, &front);
     cr_assert_eq(got->events[0].seq, 3);
-    cr_assert_eq(DO(&f, append_event, A, "note", "broken")->code, MG_STORE_INVALID);
+    cr_assert_eq(DO(&f, save_points, A, &broken)->code, MG_STORE_INVALID);
     got = DO(&f, get_events, A, (int64_t)1, 10);
     cr_assert_eq(got->n_events, 2);
     cr_assert_eq(got->events[0].seq, 2);
@@ -467,7 +467,7 @@ Test(store, delete_takes_all_that_is_its_own)
     cr_assert_eq(DO(&f, delete, B)->code, MG_STORE_CONFLICT);
     cr_assert_eq(DO(&f, delete, A)->code, MG_STORE_OK);
     cr_assert_eq(DO(&f, delete, A)->code, MG_STORE_NOT_FOUND);
-    cr_assert_eq(DO(&f, get_graph, B)->code, MG_STORE_OK, "the graph is shared");
+    cr_assert_eq(DO(&f, get_work, B)->code, MG_STORE_OK, "the graph is shared");
     const struct got *got = DO0(&f, get_stats);
     cr_assert_eq(got->stats.plans, 0);
     cr_assert_eq(got->stats.graphs, 1);
@@ -593,7 +593,7 @@ Test(store, recover_after_a_clean_stop)
     DO(&f, cancel, C);
     mg_store_close(f.store);
     cr_assert_eq(fixture_open(&f), MG_STORE_OK, "%s", f.got.message);
-    cr_assert_not(mg_store_was_unclean(f.store));
+    cr_assert_not(f.store->unclean);
     const struct got *got = DO0(&f, recover);
     cr_assert_eq(got->code, MG_STORE_OK, "%s", got->message);
     cr_assert_eq(got->n_jobs, 3);
@@ -736,7 +736,7 @@ Test(store, close_runs_every_callback)
     struct got *got = calloc(2, sizeof *got);
     struct mg_store_submission s = any_submission(A);
     mg_store_submit(f.store, &s, chain_cb, &got[1]);
-    mg_store_append_event(f.store, A, "note", "{}", got_cb, &got[0]);
+    mg_store_patch(f.store, A, "note", NULL, got_cb, &got[0]);
     mg_store_close(f.store);
     cr_assert_eq(got[0].calls, 1);
     cr_assert_eq(got[0].code, MG_STORE_OK);
@@ -744,5 +744,5 @@ Test(store, close_runs_every_callback)
     cr_assert_eq(got[1].code, MG_STORE_CLOSED);
     free(got);
     cr_assert_eq(fixture_open(&f), MG_STORE_OK, "%s", f.got.message);
-    cr_assert_eq(DO(&f, get_job, A)->job.last_event, 2);
+    cr_assert_str_eq(DO(&f, get_job, A)->name, "note");
 }

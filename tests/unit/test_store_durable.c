@@ -157,7 +157,7 @@ Test(store_durable, kill_at_each_step_loses_nothing_that_was_promised)
         cr_assert_lt(n++, 60);
         said = run_and_kill(n);
         open_ok();
-        cr_assert(mg_store_was_unclean(f.store));
+        cr_assert(f.store->unclean);
         cr_assert_eq(DO(&f, get_work, A)->code, MG_STORE_OK, "step %d", n);
         bool there = DO(&f, get_job, B)->code == MG_STORE_OK;
         cr_assert_eq(there, said == 'd', "step %d: B is %s", n, there ? "there" : "not there");
