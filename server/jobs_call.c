@@ -109,17 +109,9 @@ void mg_call_answer_job(struct mg_call *call, const struct mg_store_job *info)
 {
     struct mg_reply reply;
     struct mg_writer w;
-    mg_reply_init(&reply);
     mg_writer_init(&w);
     mg_job_write(&w, call->jobs, info);
-    if (mg_writer_finish(&w)) {
-        reply.body = w.data;
-        reply.body_size = w.size;
-        w.data = NULL;
-    } else {
-        mg_reply_fail(&reply, "internal", "", "out of memory");
-    }
-    mg_writer_release(&w);
+    mg_reply_write(&reply, &w);
     reply.status = mg_job_state_ended(info->state) && call->waits_for[0] ? 200 : call->created_status;
     snprintf(reply.job, sizeof reply.job, "%s", info->id);
     snprintf(reply.etag, sizeof reply.etag, "%s-%lld", info->id, (long long)info->revision);

@@ -68,16 +68,8 @@ static void fail(struct mg_call *call, const struct mg_store_result *result)
 static void finish(struct mg_call *call, struct mg_writer *w)
 {
     struct mg_reply reply;
-    mg_reply_init(&reply);
-    if (mg_writer_finish(w)) {
-        reply.status = call->created_status;
-        reply.body = w->data;
-        reply.body_size = w->size;
-        w->data = NULL;
-    } else {
-        mg_reply_fail(&reply, "internal", "", "out of memory");
-    }
-    mg_writer_release(w);
+    mg_reply_write(&reply, w);
+    reply.status = call->created_status;
     mg_call_finish(call, &reply);
 }
 

@@ -9,15 +9,7 @@
 static void finish_with(struct mg_call *call, struct mg_writer *w, const struct mg_store_job *info, const char *what)
 {
     struct mg_reply reply;
-    mg_reply_init(&reply);
-    if (mg_writer_finish(w)) {
-        reply.body = w->data;
-        reply.body_size = w->size;
-        w->data = NULL;
-    } else {
-        mg_reply_fail(&reply, "internal", "", "out of memory");
-    }
-    mg_writer_release(w);
+    mg_reply_write(&reply, w);
     if (info) {
         snprintf(reply.job, sizeof reply.job, "%s", info->id);
         snprintf(reply.etag, sizeof reply.etag, "%s-%lld%s", info->id, (long long)info->revision, what);

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "search/limits.h"
+
 static int by_latency(const void *a, const void *b)
 {
     const struct mg_front_point *p = a, *q = b;
@@ -25,39 +27,34 @@ size_t mg_pareto_reduce(struct mg_front_point *points, size_t count)
     return kept;
 }
 
-static bool has_limit(const struct mg_front_limits *limits)
+static struct mg_figures figures_of(const struct mg_front_point *p)
 {
-    return limits->latency_s > 0 || limits->peak_bytes || limits->arena_bytes;
+    return (struct mg_figures){p->latency_s, p->peak_bytes, p->arena_bytes, p->host_bytes};
+}
+
+static struct mg_limits limits_of(const struct mg_front_limits *limits)
+{
+    return (struct mg_limits){limits->latency_s, limits->peak_bytes, limits->arena_bytes};
+}
+
+static bool meets(const struct mg_front_point *point, const struct mg_limits *limits)
+{
+    struct mg_figures figures = figures_of(point);
+    return mg_limits_met(limits, &figures);
 }
 
 bool mg_pareto_meets(const struct mg_front_point *point, const struct mg_front_limits *limits)
 {
-    return (limits->latency_s <= 0 || point->latency_s <= limits->latency_s) &&
-           (!limits->peak_bytes || point->peak_bytes <= limits->peak_bytes) &&
-           (!limits->arena_bytes || point->arena_bytes <= limits->arena_bytes);
+    struct mg_limits asked = limits_of(limits);
+    return meets(point, &asked);
 }
 
-/* How far beyond the limits, as a sum of ratios; 0 when met. */
-static double excess(const struct mg_front_point *point, const struct mg_front_limits *limits)
+static size_t best_for(const struct mg_front_point *points, size_t count, const struct mg_limits *limits)
 {
-    double sum = 0;
-    if (limits->latency_s > 0 && point->latency_s > limits->latency_s)
-        sum += point->latency_s / limits->latency_s - 1;
-    if (limits->peak_bytes && point->peak_bytes > limits->peak_bytes)
-        sum += (double)point->peak_bytes / (double)limits->peak_bytes - 1;
-    if (limits->arena_bytes && point->arena_bytes > limits->arena_bytes)
-        sum += (double)point->arena_bytes / (double)limits->arena_bytes - 1;
-    return sum;
-}
-
-/* Under a memory limit the fastest that fits, under a latency limit alone the smallest that does. */
-static size_t best_for(const struct mg_front_point *points, size_t count, const struct mg_front_limits *limits)
-{
-    bool memory = limits->peak_bytes || limits->arena_bytes;
     size_t best = 0;
     for (size_t i = 1; i < count; i++) {
-        double a = excess(&points[i], limits), b = excess(&points[best], limits);
-        if (a < b || (a == b && !memory)) /* the front descends in peak */
+        struct mg_figures later = figures_of(&points[i]), earlier = figures_of(&points[best]);
+        if (mg_limits_prefer(limits, &later, &earlier))
             best = i;
     }
     return best;
@@ -65,34 +62,23 @@ static size_t best_for(const struct mg_front_point *points, size_t count, const 
 
 size_t mg_pareto_best(const struct mg_front_point *points, size_t count, const struct mg_front_limits *limits)
 {
-    if (has_limit(limits))
-        return best_for(points, count, limits);
-    struct mg_front_limits usual = {.latency_s = limits->original_latency_s * 1.10};
-    return best_for(points, count, &usual);
-}
-
-static void mark_target(const struct mg_front_point *points, size_t count, const struct mg_front_limits *target,
-                        bool *keep)
-{
-    size_t at = best_for(points, count, target);
-    if (mg_pareto_meets(&points[at], target))
-        keep[at] = true;
+    struct mg_limits asked = limits_of(limits);
+    if (asked.latency_s <= 0 && !asked.peak_bytes && !asked.arena_bytes)
+        asked = mg_limits_usual(limits->original_latency_s);
+    return best_for(points, count, &asked);
 }
 
 static void mark_always(const struct mg_front_point *points, size_t count, const struct mg_front_limits *limits,
                         bool *keep)
 {
-    static const double latency[] = {1.00, 1.02, 1.05, 1.10, 1.20, 1.50};
-    static const double memory[] = {0.8, 0.6, 0.4, 0.3, 0.2, 0.1};
+    struct mg_limits target[MG_LIMITS_TARGETS];
     keep[0] = keep[count - 1] = true;
     keep[mg_pareto_best(points, count, limits)] = true;
-    for (size_t i = 0; i < sizeof latency / sizeof latency[0]; i++)
-        mark_target(points, count, &(struct mg_front_limits){.latency_s = latency[i] * limits->original_latency_s},
-                    keep);
-    for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++)
-        mark_target(points, count,
-                    &(struct mg_front_limits){.peak_bytes = (uint64_t)(memory[i] * (double)limits->original_peak)},
-                    keep);
+    mg_limits_targets(limits->original_latency_s, limits->original_peak, target);
+    for (unsigned i = 0; i < MG_LIMITS_TARGETS; i++) {
+        size_t at = best_for(points, count, &target[i]);
+        keep[at] = keep[at] || meets(&points[at], &target[i]);
+    }
 }
 
 /* The larger of the two relative distances. */

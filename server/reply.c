@@ -6,6 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/json.h"
+
 void mg_reply_init(struct mg_reply *reply)
 {
     memset(reply, 0, sizeof *reply);
@@ -32,4 +34,17 @@ void mg_reply_fail(struct mg_reply *reply, const char *problem, const char *poin
     snprintf(reply->pointer, sizeof reply->pointer, "%s", pointer ? pointer : "");
     vsnprintf(reply->detail, sizeof reply->detail, fmt, args);
     va_end(args);
+}
+
+void mg_reply_write(struct mg_reply *reply, struct mg_writer *w)
+{
+    mg_reply_init(reply);
+    if (mg_writer_finish(w)) {
+        reply->body = w->data;
+        reply->body_size = w->size;
+        w->data = NULL;
+    } else {
+        mg_reply_fail(reply, "internal", "", "out of memory");
+    }
+    mg_writer_release(w);
 }

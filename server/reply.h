@@ -41,5 +41,8 @@ void mg_reply_release(struct mg_reply *reply);
 /* Turns the reply into a problem. */
 void mg_reply_fail(struct mg_reply *reply, const char *problem, const char *pointer, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
+/* A new reply of what was written, whose text it takes. */
+struct mg_writer;
+void mg_reply_write(struct mg_reply *reply, struct mg_writer *w);
 
 #endif

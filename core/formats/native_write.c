@@ -52,22 +52,7 @@ static void write_names(struct mg_writer *w, const char *key, const struct mg_gr
 
 void mg_write_attr_value(struct mg_writer *w, const struct mg_attr *attr)
 {
-    switch (attr->type) {
-    case MG_ATTR_TYPE_INT:
-        mg_write_int(w, attr->i);
-        break;
-    case MG_ATTR_TYPE_FLOAT:
-        mg_write_double(w, attr->f);
-        break;
-    case MG_ATTR_TYPE_STRING:
-        mg_write_string(w, attr->string);
-        break;
-    case MG_ATTR_TYPE_INTS:
-        mg_write_begin_array(w);
-        for (uint32_t i = 0; i < attr->count; i++)
-            mg_write_int(w, attr->ints[i]);
-        mg_write_end_array(w);
-    }
+    mg_attr_write(w, attr);
 }
 
 static void write_attr(struct mg_writer *w, const struct mg_op_info *op, const struct mg_attr *attr)

@@ -12,9 +12,8 @@ static const char *kind_name(enum mg_kind kind)
     return names[kind];
 }
 
-static void write_attr(struct mg_writer *w, const struct mg_attr *attr)
+void mg_attr_write(struct mg_writer *w, const struct mg_attr *attr)
 {
-    mg_write_key(w, mg_attr_name(attr->key));
     switch (attr->type) {
     case MG_ATTR_TYPE_INT:
         mg_write_int(w, attr->i);
@@ -47,7 +46,8 @@ static void write_attrs(struct mg_writer *w, const struct mg_op_info *op)
                 least = i;
         }
         last = mg_attr_name(op->attrs[least].key);
-        write_attr(w, &op->attrs[least]);
+        mg_write_key(w, last);
+        mg_attr_write(w, &op->attrs[least]);
     }
     mg_write_end_object(w);
 }

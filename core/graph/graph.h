@@ -86,7 +86,10 @@ struct mg_attr {
     };
 };
 const char *mg_attr_name(enum mg_attr_key key);
-enum mg_attr_key mg_attr_from_name(const char *name);                 /* MG_ATTR_COUNT if unknown */
+enum mg_attr_key mg_attr_from_name(const char *name); /* MG_ATTR_COUNT if unknown */
+/* Its value as JSON. */
+struct mg_writer;
+void mg_attr_write(struct mg_writer *w, const struct mg_attr *attr);
 bool mg_attr_equal(const struct mg_attr *a, const struct mg_attr *b); /* same key, type and value */
 /* NULL if absent. */
 const struct mg_attr *mg_attr_find(const struct mg_attr *attrs, uint32_t count, enum mg_attr_key key);

@@ -4,11 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "search/limits.h"
 #include "search/publish.h"
 
 static const double CANCELLED_S = 2; /* for publishing after a cancellation */
-static const double latency_targets[] = {1.00, 1.02, 1.05, 1.10, 1.20, 1.50};
-static const double memory_targets[] = {0.8, 0.6, 0.4, 0.3, 0.2, 0.1};
 
 static uint64_t memory_limit(const struct mg_searcher *s)
 {
@@ -34,12 +33,11 @@ uint32_t mg_targets(const struct mg_searcher *s, struct mg_target out[MG_TARGETS
         out[0] = (struct mg_target){memory ? 0 : latency, memory};
         return *fixed = 1;
     }
-    uint32_t n = 0;
-    for (size_t i = 0; i < sizeof latency_targets / sizeof *latency_targets; i++) {
-        out[n++] = (struct mg_target){latency_targets[i] * s->original.latency, 0};
-        out[n++] = (struct mg_target){0, (uint64_t)(memory_targets[i] * (double)s->original.peak)};
-    }
-    *fixed = n;
+    struct mg_limits usual[MG_LIMITS_TARGETS];
+    uint32_t n = *fixed = MG_LIMITS_TARGETS;
+    mg_limits_targets(s->original.latency, s->original.peak, usual);
+    for (uint32_t i = 0; i < n; i++)
+        out[i] = (struct mg_target){usual[i].latency_s, usual[i].peak_bytes};
     for (uint32_t i = 0; i < s->hand_count && n < MG_TARGETS_MAX; i++)
         out[n++] = (struct mg_target){s->hand[i].latency * (1 + 1e-9), 0};
     return n;
@@ -55,19 +53,23 @@ struct mg_state *mg_front_best(const struct mg_searcher *s)
         best = mg_archive_under(a, memory);
         return best ? best : a->state[a->count - 1];
     }
-    best = mg_archive_within(a, latency > 0 ? latency : 1.10 * s->original.latency);
+    best = mg_archive_within(a, latency > 0 ? latency : mg_limits_usual(s->original.latency).latency_s);
     return best ? best : a->state[0];
+}
+
+/* A ratio of memory compares peaks, a limit in bytes holds for the arena. */
+static struct mg_limits limits_of(const struct mg_searcher *s)
+{
+    const struct mg_search_options *o = s->options;
+    return (struct mg_limits){.latency_s = latency_limit(s),
+                              .peak_bytes = o->memory_ratio > 0 ? memory_limit(s) : 0,
+                              .arena_bytes = o->memory_limit};
 }
 
 bool mg_front_meets(const struct mg_searcher *s, const struct mg_figures *figures)
 {
-    const struct mg_search_options *o = s->options;
-    double latency = latency_limit(s);
-    if (o->memory_ratio > 0 && figures->peak_bytes > memory_limit(s))
-        return false;
-    if (o->memory_limit && figures->arena_bytes > o->memory_limit)
-        return false;
-    return latency <= 0 || figures->latency_s <= latency;
+    struct mg_limits limits = limits_of(s);
+    return mg_limits_met(&limits, figures);
 }
 
 /* ---- points ---- */
@@ -225,18 +227,14 @@ void mg_front_sort(struct mg_point *points, uint32_t count)
 
 static uint32_t find_best(const struct mg_searcher *s, const struct mg_search_result *out)
 {
-    uint32_t best = out->front_count;
-    bool memory_steers = s->options->memory_limit || s->options->memory_ratio > 0;
-    bool limited = memory_steers || s->options->latency_limit > 0 || s->options->latency_ratio > 0;
-    for (uint32_t i = 0; i < out->front_count; i++) {
-        bool fits = limited ? mg_front_meets(s, &out->front[i].figures)
-                            : out->front[i].figures.latency_s <= 1.10 * s->original.latency;
-        if (fits && (best == out->front_count || !memory_steers))
+    struct mg_limits limits = limits_of(s);
+    uint32_t best = 0;
+    if (limits.latency_s <= 0 && !limits.peak_bytes && !limits.arena_bytes)
+        limits = mg_limits_usual(s->original.latency);
+    for (uint32_t i = 1; i < out->front_count; i++)
+        if (mg_limits_prefer(&limits, &out->front[i].figures, &out->front[best].figures))
             best = i;
-    }
-    if (best < out->front_count)
-        return best;
-    return memory_steers && out->front_count ? out->front_count - 1 : 0;
+    return best;
 }
 
 /* Is there time to publish more than the least? Who cancels waits for the end. */
