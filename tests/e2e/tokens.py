@@ -19,6 +19,7 @@ ALLOWED = {
     "POST /jobs/{id}/retry": SUBMIT, "PUT /jobs/{id}/pin": SUBMIT, "DELETE /jobs/{id}/pin": SUBMIT,
     "PUT /devices/{name}": ADMIN,
     "POST /timings": MEASURE, "POST /timings/claims": MEASURE, "POST /agents": MEASURE, "POST /timings/revoke": ADMIN,
+    "POST /jobs/{id}/plans/{plan}/measure": SUBMIT, "POST /measurements": MEASURE, "POST /measurements/claims": MEASURE,
 }
 
 
