@@ -7,7 +7,7 @@ void mg_pool_init(struct mg_pool *pool, struct mg_arena *arena, uint32_t capacit
     *pool = (struct mg_pool){arena, NULL, capacity};
 }
 
-struct mg_state *mg_pool_copy(struct mg_pool *pool, const struct mg_scheme *l, const struct mg_list *list,
+struct mg_state *mg_pool_copy(struct mg_pool *pool, const struct mg_scheme *scheme, const struct mg_list *list,
                               struct mg_cost cost)
 {
     struct mg_state *s = pool->free;
@@ -18,9 +18,9 @@ struct mg_state *mg_pool_copy(struct mg_pool *pool, const struct mg_scheme *l, c
         s->list.word = MG_NEW_ARRAY(pool->arena, mg_word, pool->capacity);
         s->list.capacity = pool->capacity;
     }
-    s->scheme = l;
+    s->scheme = scheme;
     s->cost = cost;
-    s->hash = mg_list_hash(l, list);
+    s->hash = mg_list_hash(scheme, list);
     s->users = 1;
     s->visits = 0;
     s->shown = NULL;
@@ -68,8 +68,8 @@ bool mg_archive_wants(const struct mg_archive *a, struct mg_cost cost)
     return !near(cost, a->state[i]->cost) && !near(cost, a->state[i - 1]->cost);
 }
 
-bool mg_archive_offer(struct mg_archive *a, struct mg_pool *pool, const struct mg_scheme *l, const struct mg_list *list,
-                      struct mg_cost cost)
+bool mg_archive_offer(struct mg_archive *a, struct mg_pool *pool, const struct mg_scheme *scheme,
+                      const struct mg_list *list, struct mg_cost cost)
 {
     if (!mg_archive_wants(a, cost))
         return false;
@@ -80,7 +80,7 @@ bool mg_archive_offer(struct mg_archive *a, struct mg_pool *pool, const struct m
         last++;
     if (a->count - (last - first) >= MG_ARCHIVE_MAX)
         return false;
-    struct mg_state *s = mg_pool_copy(pool, l, list, cost);
+    struct mg_state *s = mg_pool_copy(pool, scheme, list, cost);
     for (uint32_t k = first; k < last; k++)
         mg_pool_drop(pool, a->state[k]);
     memmove(&a->state[first + 1], &a->state[last], (a->count - last) * sizeof *a->state);

@@ -22,7 +22,7 @@ struct mg_pool {
     uint32_t capacity; /* words of a list */
 };
 void mg_pool_init(struct mg_pool *pool, struct mg_arena *arena, uint32_t capacity);
-struct mg_state *mg_pool_copy(struct mg_pool *pool, const struct mg_scheme *l, const struct mg_list *list,
+struct mg_state *mg_pool_copy(struct mg_pool *pool, const struct mg_scheme *scheme, const struct mg_list *list,
                               struct mg_cost cost);              /* with one user */
 void mg_pool_drop(struct mg_pool *pool, struct mg_state *state); /* one user less */
 
@@ -34,7 +34,7 @@ struct mg_archive {
     uint32_t count;
 };
 /* True if the state entered; it then holds a copy. */
-bool mg_archive_offer(struct mg_archive *archive, struct mg_pool *pool, const struct mg_scheme *l,
+bool mg_archive_offer(struct mg_archive *archive, struct mg_pool *pool, const struct mg_scheme *scheme,
                       const struct mg_list *list, struct mg_cost cost);
 /* Would a state of that cost enter? */
 bool mg_archive_wants(const struct mg_archive *archive, struct mg_cost cost);

@@ -21,7 +21,7 @@ static const uint32_t variant_of[TIMES] = {0, 2}; /* the first part, and those o
  * numbers from 1; what concerns no such root is passed over. */
 struct placer {
     const struct mg_problem *p;
-    const struct mg_scheme *l;
+    const struct mg_scheme *scheme;
     mg_word *word;
     uint32_t count;
     uint32_t *number;      /* per root, and for none: its number, or 0 */
@@ -63,7 +63,7 @@ static inline bool concerns_step(const uint32_t *number, const struct mg_scheme_
 
 static void touch_step(struct placer *s, uint32_t op)
 {
-    const struct mg_rows *reads = &s->p->reads, *defs = &s->l->defs;
+    const struct mg_rows *reads = &s->p->reads, *defs = &s->scheme->defs;
     read_roots(s, &reads->item[reads->start[op]], reads->start[op + 1] - reads->start[op]);
     make_roots(s, &defs->item[defs->start[op]], defs->start[op + 1] - defs->start[op]);
 }
@@ -71,10 +71,10 @@ static void touch_step(struct placer *s, uint32_t op)
 static void touch_word(struct placer *s, mg_word word)
 {
     uint32_t x = mg_word_index(word);
-    const struct mg_scheme_region *region = &s->l->regions[x];
+    const struct mg_scheme_region *region = &s->scheme->regions[x];
     switch (mg_word_kind(word)) {
     case MG_WORD_COMPUTE:
-        if (concerns_step(s->number, &s->l->steps[x]))
+        if (concerns_step(s->number, &s->scheme->steps[x]))
             touch_step(s, x);
         break;
     case MG_WORD_BEGIN:
@@ -118,7 +118,7 @@ static void strip(struct placer *s, const struct mg_list *list)
             level = x;
         } else if (kind == MG_WORD_END) {
             s->level[s->count] = x;
-            level = s->l->regions[x].parent;
+            level = s->scheme->regions[x].parent;
         } else {
             s->level[s->count] = level;
         }
@@ -131,7 +131,7 @@ static void strip(struct placer *s, const struct mg_list *list)
 static void compute_times(struct placer *s, uint32_t t)
 {
     uint32_t variant = variant_of[t];
-    const double *seconds = s->l->seconds[variant], *rest = s->l->rest[variant];
+    const double *seconds = s->scheme->seconds[variant], *rest = s->scheme->rest[variant];
     double c = 0, d = 0, nested = 0, others = 0, *time = s->time[t];
     for (uint32_t j = 0; j < s->count; j++) {
         uint32_t x = mg_word_index(s->word[j]);
@@ -140,19 +140,19 @@ static void compute_times(struct placer *s, uint32_t t)
         case MG_WORD_COMPUTE:
             c += seconds[x];
             nested += rest[x];
-            others += s->l->others[x];
+            others += s->scheme->others[x];
             break;
         case MG_WORD_STORE:
-            d = (d > c ? d : c) + s->l->store_s[variant][x];
+            d = (d > c ? d : c) + s->scheme->store_s[variant][x];
             s->stored[t][s->number[x]] = d;
             break;
         case MG_WORD_BEGIN:
             nested = 0;
-            if (s->l->regions[x].parent == MG_NONE)
+            if (s->scheme->regions[x].parent == MG_NONE)
                 others = 0;
             break;
         default:
-            c += s->l->regions[x].parent == MG_NONE ? others : nested;
+            c += s->scheme->regions[x].parent == MG_NONE ? others : nested;
             nested = 0;
             break;
         }
@@ -176,7 +176,7 @@ static uint32_t first_not_before(const double *time, uint32_t lo, uint32_t hi, d
 /* Smaller parts keep another time: what stands in a body suits both, the later free and the earlier load. */
 static bool concerns(const struct placer *s, const struct copy *copy, uint32_t t)
 {
-    return t == 0 || s->l->home[copy->root] != MG_NONE;
+    return t == 0 || s->scheme->home[copy->root] != MG_NONE;
 }
 
 static void place_frees(struct placer *s, uint32_t t)
@@ -185,7 +185,7 @@ static void place_frees(struct placer *s, uint32_t t)
         struct copy *copy = &s->copy[i];
         if (!concerns(s, copy, t))
             continue;
-        uint32_t latest = copy->reader == MG_NONE ? s->count : copy->reader, home = s->l->home[copy->root];
+        uint32_t latest = copy->reader == MG_NONE ? s->count : copy->reader, home = s->scheme->home[copy->root];
         uint32_t at = first_not_before(s->time[t], copy->earliest, latest, s->stored[t][s->number[copy->root]]);
         while (at < latest && s->level[at] != home)
             at++;
@@ -196,13 +196,13 @@ static void place_frees(struct placer *s, uint32_t t)
 /* Readers from last to first: the one H stream works backwards from each deadline. */
 static void place_loads(struct placer *s, const uint32_t *by_reader, uint32_t t)
 {
-    const double *time = s->time[t], *load_s = s->l->load_s[variant_of[t]];
+    const double *time = s->time[t], *load_s = s->scheme->load_s[variant_of[t]];
     double next = time[s->count];
     for (uint32_t n = s->copies; n-- > 0;) {
         struct copy *copy = &s->copy[by_reader[n]];
         if (!copy->loads || copy->reader == MG_NONE || !concerns(s, copy, t))
             continue;
-        uint32_t home = s->l->home[copy->root], low = copy->frees ? copy->free_at : copy->earliest;
+        uint32_t home = s->scheme->home[copy->root], low = copy->frees ? copy->free_at : copy->earliest;
         double end = time[copy->reader] < next ? time[copy->reader] : next;
         double start = end - load_s[copy->root];
         uint32_t at = first_not_before(time, low, copy->reader, start);
@@ -276,7 +276,7 @@ static void drop_dead_loads(const struct placer *s, uint32_t numbers, struct mg_
             load[s->number[x]] = i + 1;
             dead[i] = 1;
             left++;
-        } else if (kind == MG_WORD_COMPUTE && concerns_step(s->number, &s->l->steps[x])) {
+        } else if (kind == MG_WORD_COMPUTE && concerns_step(s->number, &s->scheme->steps[x])) {
             for (uint32_t k = reads->start[x]; k < reads->start[x + 1]; k++) {
                 uint32_t step = load[s->number[reads->item[k]]];
                 if (step && dead[step - 1]) {
@@ -295,17 +295,17 @@ static void drop_dead_loads(const struct placer *s, uint32_t numbers, struct mg_
     mg_list_copy(list, &clean);
 }
 
-static bool has_small_parts(const struct mg_scheme *l)
+static bool has_small_parts(const struct mg_scheme *scheme)
 {
-    for (uint32_t r = 0; r < l->region_count; r++)
-        if (l->regions[r].parent == MG_NONE && l->regions[r].repeat[2])
+    for (uint32_t r = 0; r < scheme->region_count; r++)
+        if (scheme->regions[r].parent == MG_NONE && scheme->regions[r].repeat[2])
             return true;
     return false;
 }
 
 static void place(struct placer *s, uint32_t numbers, uint32_t copies, struct mg_list *list, struct mg_arena *scratch)
 {
-    uint32_t times = has_small_parts(s->l) ? TIMES : 1;
+    uint32_t times = has_small_parts(s->scheme) ? TIMES : 1;
     s->word = MG_NEW_ARRAY(scratch, mg_word, list->count);
     s->level = MG_NEW_ARRAY(scratch, uint32_t, list->count + 1);
     s->copy = MG_NEW_ARRAY(scratch, struct copy, copies);
@@ -341,11 +341,11 @@ static uint32_t number_roots(struct placer *s, const struct mg_list *list, uint3
     return numbers;
 }
 
-void mg_edit_place_copies(const struct mg_evaluator *e, const struct mg_scheme *l, struct mg_list *list,
+void mg_edit_place_copies(const struct mg_evaluator *e, const struct mg_scheme *scheme, struct mg_list *list,
                           struct mg_arena *scratch)
 {
     struct mg_arena_mark mark = mg_arena_mark(scratch);
-    struct placer s = {.p = e->p, .l = l};
+    struct placer s = {.p = e->p, .scheme = scheme};
     s.number = MG_NEW_ARRAY(scratch, uint32_t, e->p->value_count + 1);
     uint32_t copies, numbers = number_roots(&s, list, &copies);
     if (copies > 0) {

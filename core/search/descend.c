@@ -44,14 +44,14 @@ static double gap_gain(const struct mg_searcher *s, const struct mg_descent *d, 
 /* Share of the link that the list leaves idle: copies are free as long as it lasts. */
 static double link_slack(const struct mg_descent *d)
 {
-    const struct mg_scheme *l = d->scheme;
+    const struct mg_scheme *scheme = d->scheme;
     double busy = 0;
     for (uint32_t i = 0; i < d->list->count; i++) {
         uint32_t x = mg_word_index(d->list->word[i]);
         if (mg_word_kind(d->list->word[i]) != MG_WORD_LOAD)
             continue;
-        uint32_t parts = l->home[x] == MG_NONE ? 1 : l->regions[l->home[x]].parts;
-        busy += parts * l->load_s[0][x];
+        uint32_t parts = scheme->home[x] == MG_NONE ? 1 : scheme->regions[scheme->home[x]].parts;
+        busy += parts * scheme->load_s[0][x];
     }
     double slack = d->cost.latency - busy;
     return slack > 0 ? slack : 0;
@@ -59,9 +59,9 @@ static double link_slack(const struct mg_descent *d)
 
 static double copy_seconds(const struct mg_descent *d, uint32_t root)
 {
-    const struct mg_scheme *l = d->scheme;
-    uint32_t parts = l->home[root] == MG_NONE ? 1 : l->regions[l->home[root]].parts;
-    return parts * (l->load_s[0][root] + l->store_s[0][root]);
+    const struct mg_scheme *scheme = d->scheme;
+    uint32_t parts = scheme->home[root] == MG_NONE ? 1 : scheme->regions[scheme->home[root]].parts;
+    return parts * (scheme->load_s[0][root] + scheme->store_s[0][root]);
 }
 
 static double swap_seconds(const struct mg_descent *d, uint32_t root, double slack)
@@ -76,12 +76,13 @@ static double swap_worth(const struct mg_descent *d, uint32_t root, double recom
     return worth < 0.05 ? 0.05 : worth > 2 ? 2 : worth;
 }
 
-bool mg_may_swap(const struct mg_searcher *s, const struct mg_scheme *l, uint32_t root)
+bool mg_may_swap(const struct mg_searcher *s, const struct mg_scheme *scheme, uint32_t root)
 {
     mg_op maker = s->p->g->values[root].producer;
-    if (!(s->options->techniques & MG_TECHNIQUE_SWAP) || l->is_region_output[root])
+    if (!(s->options->techniques & MG_TECHNIQUE_SWAP) || scheme->is_region_output[root])
         return false;
-    if (l->home[root] != MG_NONE && (l->regions[l->home[root]].depth > 0 || l->regions[l->home[root]].has_nested))
+    if (scheme->home[root] != MG_NONE &&
+        (scheme->regions[scheme->home[root]].depth > 0 || scheme->regions[scheme->home[root]].has_nested))
         return false; /* the evaluator times copies in plain outermost bodies only */
     return maker == MG_NONE || !(s->p->forbidden[maker] & MG_TECHNIQUE_SWAP);
 }
@@ -268,14 +269,14 @@ static int by_seconds(const void *a, const void *b)
 
 static uint32_t find_undoable(struct mg_searcher *s, const struct mg_descent *d, struct undoable *list)
 {
-    const struct mg_scheme *l = d->scheme;
+    const struct mg_scheme *scheme = d->scheme;
     uint8_t *ran = MG_NEW_ARRAY(s->scratch, uint8_t, s->p->op_count);
     uint32_t count = 0;
     for (uint32_t i = 0; i < d->list->count; i++) {
         uint32_t x = mg_word_index(d->list->word[i]);
         if (mg_word_kind(d->list->word[i]) == MG_WORD_COMPUTE) {
             if (ran[x])
-                list[count++] = (struct undoable){i, l->seconds[0][x] + l->rest[0][x] + l->others[x]};
+                list[count++] = (struct undoable){i, scheme->seconds[0][x] + scheme->rest[0][x] + scheme->others[x]};
             ran[x] = 1;
         } else if (mg_word_kind(d->list->word[i]) == MG_WORD_LOAD) {
             list[count++] = (struct undoable){i, 0};

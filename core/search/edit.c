@@ -36,18 +36,18 @@ static void touch(struct mg_spans *s, uint32_t root, uint32_t step)
         s->span[s->tail[root]].last = step;
 }
 
-static void span_compute(struct mg_spans *s, const struct mg_problem *p, const struct mg_scheme *l, uint32_t op,
+static void span_compute(struct mg_spans *s, const struct mg_problem *p, const struct mg_scheme *scheme, uint32_t op,
                          uint32_t step)
 {
     for (uint32_t i = p->reads.start[op]; i < p->reads.start[op + 1]; i++)
         touch(s, p->reads.item[i], step);
-    for (uint32_t i = l->defs.start[op]; i < l->defs.start[op + 1]; i++)
-        open_span(s, l->defs.item[i], step);
+    for (uint32_t i = scheme->defs.start[op]; i < scheme->defs.start[op + 1]; i++)
+        open_span(s, scheme->defs.item[i], step);
     if (s->first[op] == MG_NONE)
         s->first[op] = step;
 }
 
-void mg_spans_build(struct mg_spans *s, const struct mg_problem *p, const struct mg_scheme *l,
+void mg_spans_build(struct mg_spans *s, const struct mg_problem *p, const struct mg_scheme *scheme,
                     const struct mg_list *list)
 {
     uint32_t level = MG_NONE;
@@ -65,7 +65,7 @@ void mg_spans_build(struct mg_spans *s, const struct mg_problem *p, const struct
         s->level[i] = level;
         switch (mg_word_kind(list->word[i])) {
         case MG_WORD_COMPUTE:
-            span_compute(s, p, l, x, i);
+            span_compute(s, p, scheme, x, i);
             break;
         case MG_WORD_LOAD:
             open_span(s, x, i);
@@ -80,16 +80,16 @@ void mg_spans_build(struct mg_spans *s, const struct mg_problem *p, const struct
             touch(s, x, i);
             break;
         case MG_WORD_BEGIN:
-            for (uint32_t k = 0; k < l->regions[x].output_count; k++)
-                open_span(s, l->regions[x].outputs[k], i);
+            for (uint32_t k = 0; k < scheme->regions[x].output_count; k++)
+                open_span(s, scheme->regions[x].outputs[k], i);
             level = x;
             break;
         case MG_WORD_END:
-            level = s->level[i] = l->regions[x].parent;
-            for (uint32_t k = 0; k < l->regions[x].input_count; k++)
-                touch(s, l->regions[x].inputs[k], i);
-            for (uint32_t k = 0; k < l->regions[x].output_count; k++)
-                touch(s, l->regions[x].outputs[k], i);
+            level = s->level[i] = scheme->regions[x].parent;
+            for (uint32_t k = 0; k < scheme->regions[x].input_count; k++)
+                touch(s, scheme->regions[x].inputs[k], i);
+            for (uint32_t k = 0; k < scheme->regions[x].output_count; k++)
+                touch(s, scheme->regions[x].outputs[k], i);
             break;
         }
     }
@@ -112,7 +112,7 @@ struct gap_scan {
     uint8_t *locked;          /* per root: bound to a region around the step */
 };
 
-static void scan_before(const struct mg_problem *p, const struct mg_scheme *l, const struct mg_list *list,
+static void scan_before(const struct mg_problem *p, const struct mg_scheme *scheme, const struct mg_list *list,
                         uint32_t step, struct gap_scan *g)
 {
     for (uint32_t i = 0; i <= step; i++) {
@@ -121,23 +121,23 @@ static void scan_before(const struct mg_problem *p, const struct mg_scheme *l, c
         case MG_WORD_COMPUTE:
             for (uint32_t k = p->reads.start[x]; k < p->reads.start[x + 1]; k++)
                 g->before[p->reads.item[k]] = i;
-            for (uint32_t k = l->defs.start[x]; k < l->defs.start[x + 1]; k++)
-                g->before[l->defs.item[k]] = i;
+            for (uint32_t k = scheme->defs.start[x]; k < scheme->defs.start[x + 1]; k++)
+                g->before[scheme->defs.item[k]] = i;
             break;
         case MG_WORD_BEGIN:
-            for (uint32_t k = 0; k < l->regions[x].output_count; k++)
-                g->locked[l->regions[x].outputs[k]]++;
-            for (uint32_t k = 0; k < l->regions[x].input_count; k++)
-                g->locked[l->regions[x].inputs[k]]++;
+            for (uint32_t k = 0; k < scheme->regions[x].output_count; k++)
+                g->locked[scheme->regions[x].outputs[k]]++;
+            for (uint32_t k = 0; k < scheme->regions[x].input_count; k++)
+                g->locked[scheme->regions[x].inputs[k]]++;
             break;
         case MG_WORD_END:
-            for (uint32_t k = 0; k < l->regions[x].output_count; k++) {
-                g->before[l->regions[x].outputs[k]] = i;
-                g->locked[l->regions[x].outputs[k]]--;
+            for (uint32_t k = 0; k < scheme->regions[x].output_count; k++) {
+                g->before[scheme->regions[x].outputs[k]] = i;
+                g->locked[scheme->regions[x].outputs[k]]--;
             }
-            for (uint32_t k = 0; k < l->regions[x].input_count; k++) {
-                g->before[l->regions[x].inputs[k]] = i;
-                g->locked[l->regions[x].inputs[k]]--;
+            for (uint32_t k = 0; k < scheme->regions[x].input_count; k++) {
+                g->before[scheme->regions[x].inputs[k]] = i;
+                g->locked[scheme->regions[x].inputs[k]]--;
             }
             break;
         default:
@@ -148,27 +148,27 @@ static void scan_before(const struct mg_problem *p, const struct mg_scheme *l, c
 }
 
 /* Backwards: makers forget, readers remember; what a body reads is wanted at its begin. */
-static void scan_after(const struct mg_problem *p, const struct mg_scheme *l, const struct mg_list *list, uint32_t step,
-                       struct gap_scan *g)
+static void scan_after(const struct mg_problem *p, const struct mg_scheme *scheme, const struct mg_list *list,
+                       uint32_t step, struct gap_scan *g)
 {
     for (uint32_t i = list->count; i-- > step + 1;) {
         uint32_t x = mg_word_index(list->word[i]);
         switch (mg_word_kind(list->word[i])) {
         case MG_WORD_COMPUTE:
-            for (uint32_t k = l->defs.start[x]; k < l->defs.start[x + 1]; k++)
-                g->after[l->defs.item[k]] = MG_NONE;
+            for (uint32_t k = scheme->defs.start[x]; k < scheme->defs.start[x + 1]; k++)
+                g->after[scheme->defs.item[k]] = MG_NONE;
             for (uint32_t k = p->reads.start[x]; k < p->reads.start[x + 1]; k++)
                 g->after[p->reads.item[k]] = i;
             break;
         case MG_WORD_BEGIN:
-            for (uint32_t k = 0; k < l->regions[x].output_count; k++)
-                g->after[l->regions[x].outputs[k]] = MG_NONE;
-            for (uint32_t k = 0; k < l->regions[x].input_count; k++)
-                g->after[l->regions[x].inputs[k]] = i;
+            for (uint32_t k = 0; k < scheme->regions[x].output_count; k++)
+                g->after[scheme->regions[x].outputs[k]] = MG_NONE;
+            for (uint32_t k = 0; k < scheme->regions[x].input_count; k++)
+                g->after[scheme->regions[x].inputs[k]] = i;
             break;
         case MG_WORD_END:
-            for (uint32_t k = 0; k < l->regions[x].input_count; k++)
-                g->after[l->regions[x].inputs[k]] = i;
+            for (uint32_t k = 0; k < scheme->regions[x].input_count; k++)
+                g->after[scheme->regions[x].inputs[k]] = i;
             break;
         case MG_WORD_LOAD:
             g->after[x] = MG_NONE;
@@ -184,7 +184,7 @@ static void scan_after(const struct mg_problem *p, const struct mg_scheme *l, co
     }
 }
 
-uint32_t mg_gaps_at(const struct mg_spans *s, const struct mg_problem *p, const struct mg_scheme *l,
+uint32_t mg_gaps_at(const struct mg_spans *s, const struct mg_problem *p, const struct mg_scheme *scheme,
                     const struct mg_list *list, uint32_t step, struct mg_arena *scratch, struct mg_gap *gaps)
 {
     struct mg_arena_mark mark = mg_arena_mark(scratch);
@@ -194,8 +194,8 @@ uint32_t mg_gaps_at(const struct mg_spans *s, const struct mg_problem *p, const 
     uint32_t count = 0;
     memset(g.before, 0xff, p->value_count * sizeof *g.before);
     memset(g.after, 0xff, p->value_count * sizeof *g.after);
-    scan_before(p, l, list, step, &g);
-    scan_after(p, l, list, step, &g);
+    scan_before(p, scheme, list, step, &g);
+    scan_after(p, scheme, list, step, &g);
     for (uint32_t v = 0; v < p->value_count; v++) {
         if (g.after[v] == MG_NONE || g.locked[v] || g.before[v] == step ||
             p->value_flags[v] & (MG_VALUE_RESIDENT | MG_VALUE_PINNED))
@@ -205,7 +205,7 @@ uint32_t mg_gaps_at(const struct mg_spans *s, const struct mg_problem *p, const 
         if (mg_word_kind(list->word[g.after[v]]) == MG_WORD_STORE ||
             mg_word_kind(list->word[g.after[v]]) == MG_WORD_END)
             continue;
-        if (s->level[g.after[v]] != l->home[v])
+        if (s->level[g.after[v]] != scheme->home[v])
             continue;
         gaps[count++] = (struct mg_gap){v, g.before[v], g.after[v]};
     }
@@ -237,39 +237,39 @@ static bool is_swapped_around(const struct mg_spans *s, uint32_t root, uint32_t 
     return s->store[root] != MG_NONE && s->store[root] < step && s->loaded[root] != MG_NONE && s->loaded[root] >= step;
 }
 
-static bool chain_add(const struct mg_spans *s, const struct mg_problem *p, const struct mg_scheme *l, uint32_t root,
-                      uint32_t home, uint32_t step, struct mg_chain *chain)
+static bool chain_add(const struct mg_spans *s, const struct mg_problem *p, const struct mg_scheme *scheme,
+                      uint32_t root, uint32_t home, uint32_t step, struct mg_chain *chain)
 {
     mg_op op = p->g->values[root].producer;
-    if (op == MG_NONE || l->region_of[op] != home || !p->repeatable[op] || l->is_region_output[root])
+    if (op == MG_NONE || scheme->region_of[op] != home || !p->repeatable[op] || scheme->is_region_output[root])
         return false;
     if (chain_has(chain, op))
         return true;
     if (!updates_follow(s, p, op, step))
         return false;
     for (uint32_t i = p->defs.start[op]; i < p->defs.start[op + 1]; i++)
-        if (l->is_region_output[p->defs.item[i]] || is_swapped_around(s, p->defs.item[i], step))
+        if (scheme->is_region_output[p->defs.item[i]] || is_swapped_around(s, p->defs.item[i], step))
             return false;
     for (uint32_t i = p->reads.start[op]; i < p->reads.start[op + 1]; i++) {
         uint32_t operand = p->reads.item[i];
-        if (l->home[operand] != home || mg_spans_alive(s, operand, step))
+        if (scheme->home[operand] != home || mg_spans_alive(s, operand, step))
             continue; /* from outside the body: alive all through it */
-        if (!chain_add(s, p, l, operand, home, step, chain))
+        if (!chain_add(s, p, scheme, operand, home, step, chain))
             return false;
     }
     if (chain->count == MG_CHAIN_MAX)
         return false;
     chain->op[chain->count++] = op;
-    chain->seconds += l->seconds[0][op] + l->rest[0][op] + l->others[op];
+    chain->seconds += scheme->seconds[0][op] + scheme->rest[0][op] + scheme->others[op];
     return true;
 }
 
-bool mg_chain_find(const struct mg_spans *s, const struct mg_problem *p, const struct mg_scheme *l,
+bool mg_chain_find(const struct mg_spans *s, const struct mg_problem *p, const struct mg_scheme *scheme,
                    const struct mg_gap *gap, struct mg_chain *out)
 {
     out->count = 0;
     out->seconds = 0;
-    return chain_add(s, p, l, gap->root, l->home[gap->root], gap->after, out);
+    return chain_add(s, p, scheme, gap->root, scheme->home[gap->root], gap->after, out);
 }
 
 bool mg_edit_remat(const struct mg_list *list, const struct mg_gap *gap, const struct mg_chain *chain,

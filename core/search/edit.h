@@ -25,7 +25,7 @@ struct mg_spans {
     uint32_t *first;  /* per operator: step that runs it first */
 };
 void mg_spans_init(struct mg_spans *s, const struct mg_problem *p, struct mg_arena *arena, uint32_t step_capacity);
-void mg_spans_build(struct mg_spans *s, const struct mg_problem *p, const struct mg_scheme *l,
+void mg_spans_build(struct mg_spans *s, const struct mg_problem *p, const struct mg_scheme *scheme,
                     const struct mg_list *list);
 /* Is an instance of the root alive just before `step` (and still read at or after it)? */
 bool mg_spans_alive(const struct mg_spans *s, uint32_t root, uint32_t step);
@@ -37,7 +37,7 @@ struct mg_gap {
     uint32_t after;  /* next reader; a region's `begin` where its body reads the root */
 };
 /* The gaps across `step`, of roots that may be moved there. Returns how many; `gaps` holds value_count. */
-uint32_t mg_gaps_at(const struct mg_spans *s, const struct mg_problem *p, const struct mg_scheme *l,
+uint32_t mg_gaps_at(const struct mg_spans *s, const struct mg_problem *p, const struct mg_scheme *scheme,
                     const struct mg_list *list, uint32_t step, struct mg_arena *scratch, struct mg_gap *gaps);
 
 enum { MG_CHAIN_MAX = 48 };
@@ -48,7 +48,7 @@ struct mg_chain {
 };
 /* The operators to run again before gap->after so that the root need not stay alive over the gap:
  * itself and, recursively, makers of operands that are not alive there. False: impossible, or too long. */
-bool mg_chain_find(const struct mg_spans *s, const struct mg_problem *p, const struct mg_scheme *l,
+bool mg_chain_find(const struct mg_spans *s, const struct mg_problem *p, const struct mg_scheme *scheme,
                    const struct mg_gap *gap, struct mg_chain *out);
 
 /* Edits write a whole new list to `out` (capacity checked; false: does not fit or not possible). */
@@ -64,7 +64,7 @@ void mg_edit_undo(const struct mg_problem *p, const struct mg_list *list, uint8_
 
 /* Moves every free of a stored instance and every load to its place by S8, in the time of a run
  * that never waits. Scratch memory is rewound. */
-void mg_edit_place_copies(const struct mg_evaluator *e, const struct mg_scheme *l, struct mg_list *list,
+void mg_edit_place_copies(const struct mg_evaluator *e, const struct mg_scheme *scheme, struct mg_list *list,
                           struct mg_arena *scratch);
 
 #endif

@@ -5,11 +5,11 @@
 /* ---- candidates ---- */
 
 /* Roots alive at a step where the list is at its peak. */
-static void find_hot(struct mg_searcher *s, const struct mg_scheme *l, const struct mg_list *list, const uint64_t *live,
-                     uint8_t *hot)
+static void find_hot(struct mg_searcher *s, const struct mg_scheme *scheme, const struct mg_list *list,
+                     const uint64_t *live, uint8_t *hot)
 {
     uint64_t peak = 0;
-    mg_spans_build(&s->spans, s->p, l, list);
+    mg_spans_build(&s->spans, s->p, scheme, list);
     for (uint32_t i = 0; i < list->count; i++)
         peak = live[i] > peak ? live[i] : peak;
     for (uint32_t v = 0; v < s->p->value_count; v++)
@@ -152,13 +152,13 @@ static void component_candidates(struct mg_searcher *s, const uint8_t *hot, uint
             add_candidate(s, &m, &d, v, component, out, count);
 }
 
-uint32_t mg_fission_candidates(struct mg_searcher *s, const struct mg_scheme *l, const struct mg_list *list,
+uint32_t mg_fission_candidates(struct mg_searcher *s, const struct mg_scheme *scheme, const struct mg_list *list,
                                const uint64_t *live, struct mg_region out[MG_FISSION_MAX])
 {
     struct mg_arena_mark mark = mg_arena_mark(s->scratch);
     uint8_t *hot = MG_NEW_ARRAY(s->scratch, uint8_t, s->p->value_count);
     uint32_t count = 0;
-    find_hot(s, l, list, live, hot);
+    find_hot(s, scheme, list, live, hot);
     for (uint32_t c = 0; c < s->dimensions->count && count < MG_FISSION_MAX; c++) {
         struct mg_arena_mark inner = mg_arena_mark(s->scratch);
         component_candidates(s, hot, c, out, &count);
@@ -233,26 +233,26 @@ static void add_scheme(struct mover *m, struct mg_region *specs, uint32_t count)
         m->out[m->count++] = scheme;
 }
 
-static void mutate(struct mover *m, const struct mg_scheme *l, struct mg_region *specs)
+static void mutate(struct mover *m, const struct mg_scheme *scheme, struct mg_region *specs)
 {
-    for (uint32_t r = 0; r < l->region_count; r++)
+    for (uint32_t r = 0; r < scheme->region_count; r++)
         for (int up = 0; up < 2; up++) {
-            memcpy(specs, l->specs, l->region_count * sizeof *specs);
+            memcpy(specs, scheme->specs, scheme->region_count * sizeof *specs);
             specs[r].parts = mg_parts_next(specs[r].length, specs[r].parts, up == 1);
-            if (specs[r].parts != l->specs[r].parts)
-                add_scheme(m, specs, l->region_count);
+            if (specs[r].parts != scheme->specs[r].parts)
+                add_scheme(m, specs, scheme->region_count);
         }
 }
 
 /* Without region r (which has no child); with `instead` in its place if given. */
-static void replace(struct mover *m, const struct mg_scheme *l, uint32_t r, const struct mg_region *instead,
+static void replace(struct mover *m, const struct mg_scheme *scheme, uint32_t r, const struct mg_region *instead,
                     struct mg_region *specs)
 {
     uint32_t n = 0;
-    for (uint32_t k = 0; k < l->region_count; k++) {
+    for (uint32_t k = 0; k < scheme->region_count; k++) {
         if (k == r)
             continue;
-        specs[n] = l->specs[k];
+        specs[n] = scheme->specs[k];
         if (specs[n].parent != MG_NONE && specs[n].parent > r)
             specs[n].parent--;
         n++;
@@ -262,34 +262,34 @@ static void replace(struct mover *m, const struct mg_scheme *l, uint32_t r, cons
     add_scheme(m, specs, n);
 }
 
-static bool has_child(const struct mg_scheme *l, uint32_t r)
+static bool has_child(const struct mg_scheme *scheme, uint32_t r)
 {
-    for (uint32_t k = 0; k < l->region_count; k++)
-        if (l->specs[k].parent == r)
+    for (uint32_t k = 0; k < scheme->region_count; k++)
+        if (scheme->specs[k].parent == r)
             return true;
     return false;
 }
 
-static void disable(struct mover *m, const struct mg_scheme *l, struct mg_region *specs)
+static void disable(struct mover *m, const struct mg_scheme *scheme, struct mg_region *specs)
 {
-    for (uint32_t r = 0; r < l->region_count; r++)
-        if (!has_child(l, r))
-            replace(m, l, r, NULL, specs);
+    for (uint32_t r = 0; r < scheme->region_count; r++)
+        if (!has_child(scheme, r))
+            replace(m, scheme, r, NULL, specs);
 }
 
 /* A candidate apart from all applied regions, or inside one, is enabled; one that covers a single
  * outermost region takes its place (lift). */
-static void enable_or_lift(struct mover *m, const struct mg_scheme *l, const struct mg_region *candidate,
+static void enable_or_lift(struct mover *m, const struct mg_scheme *scheme, const struct mg_region *candidate,
                            struct mg_region *specs)
 {
     uint32_t inside = MG_NONE, covered = MG_NONE, others = 0;
-    for (uint32_t r = 0; r < l->region_count; r++) {
-        if (!meets(&l->specs[r], candidate, m->mark))
+    for (uint32_t r = 0; r < scheme->region_count; r++) {
+        if (!meets(&scheme->specs[r], candidate, m->mark))
             continue;
-        if (covers(&l->specs[r], candidate, m->mark) && l->specs[r].op_count > candidate->op_count)
+        if (covers(&scheme->specs[r], candidate, m->mark) && scheme->specs[r].op_count > candidate->op_count)
             inside = r; /* parents stand before children: the last is the innermost */
-        else if (covers(candidate, &l->specs[r], m->mark) && candidate->op_count > l->specs[r].op_count &&
-                 l->specs[r].parent == MG_NONE && !has_child(l, r) && covered == MG_NONE)
+        else if (covers(candidate, &scheme->specs[r], m->mark) && candidate->op_count > scheme->specs[r].op_count &&
+                 scheme->specs[r].parent == MG_NONE && !has_child(scheme, r) && covered == MG_NONE)
             covered = r;
         else
             others++;
@@ -298,25 +298,25 @@ static void enable_or_lift(struct mover *m, const struct mg_scheme *l, const str
         return;
     if (covered != MG_NONE) {
         if (inside == MG_NONE)
-            replace(m, l, covered, candidate, specs);
+            replace(m, scheme, covered, candidate, specs);
         return;
     }
-    memcpy(specs, l->specs, l->region_count * sizeof *specs);
-    specs[l->region_count] = *candidate;
-    specs[l->region_count].parent = inside;
-    add_scheme(m, specs, l->region_count + 1);
+    memcpy(specs, scheme->specs, scheme->region_count * sizeof *specs);
+    specs[scheme->region_count] = *candidate;
+    specs[scheme->region_count].parent = inside;
+    add_scheme(m, specs, scheme->region_count + 1);
 }
 
-uint32_t mg_fission_moves(struct mg_searcher *s, const struct mg_scheme *l, const struct mg_region *candidates,
+uint32_t mg_fission_moves(struct mg_searcher *s, const struct mg_scheme *scheme, const struct mg_region *candidates,
                           uint32_t count, const struct mg_scheme *out[MG_FISSION_MOVES_MAX])
 {
     struct mg_arena_mark mark = mg_arena_mark(s->scratch);
     struct mover m = {s, out, 0, MG_NEW_ARRAY(s->scratch, uint8_t, s->p->op_count)};
-    struct mg_region *specs = MG_NEW_ARRAY(s->scratch, struct mg_region, l->region_count + 1);
-    mutate(&m, l, specs);
-    disable(&m, l, specs);
+    struct mg_region *specs = MG_NEW_ARRAY(s->scratch, struct mg_region, scheme->region_count + 1);
+    mutate(&m, scheme, specs);
+    disable(&m, scheme, specs);
     for (uint32_t i = 0; i < count; i++)
-        enable_or_lift(&m, l, &candidates[i], specs);
+        enable_or_lift(&m, scheme, &candidates[i], specs);
     mg_arena_rewind(s->scratch, mark);
     return m.count;
 }
@@ -329,9 +329,10 @@ struct graft {
     uint32_t next; /* graft + 1 */
 };
 
-static uint32_t home_of(const struct mg_scheme *l, mg_word word)
+static uint32_t home_of(const struct mg_scheme *scheme, mg_word word)
 {
-    return mg_word_kind(word) == MG_WORD_COMPUTE ? l->region_of[mg_word_index(word)] : l->home[mg_word_index(word)];
+    return mg_word_kind(word) == MG_WORD_COMPUTE ? scheme->region_of[mg_word_index(word)]
+                                                 : scheme->home[mg_word_index(word)];
 }
 
 static void collect_grafts(struct mg_searcher *s, const struct mg_list *list, const struct mg_scheme *to,

@@ -6,7 +6,7 @@
 
 struct publisher {
     const struct mg_problem *p;
-    const struct mg_scheme *l;
+    const struct mg_scheme *scheme;
     const struct mg_list *list;
     struct mg_plan_builder *b;
     struct mg_spans spans;
@@ -50,7 +50,7 @@ static void emit_frees(struct publisher *s, uint32_t step)
 static int32_t reused_operand(const struct publisher *s, mg_op op, uint32_t step)
 {
     const struct mg_op_info *info = &s->p->g->ops[op];
-    const struct mg_rows *reuse = &s->l->reuse;
+    const struct mg_rows *reuse = &s->scheme->reuse;
     for (uint32_t i = reuse->start[op]; i < reuse->start[op + 1] && !s->keep_apart; i++)
         for (uint32_t k = s->free_head[step]; k; k = s->free_next[k - 1])
             if (s->root_of_span[k - 1] == reuse->item[i])
@@ -64,7 +64,7 @@ static void emit_compute(struct publisher *s, mg_op op, uint32_t step)
 {
     const struct mg_graph *g = s->p->g;
     const struct mg_op_info *info = &g->ops[op];
-    bool inside = s->l->region_of[op] != MG_NONE;
+    bool inside = s->scheme->region_of[op] != MG_NONE;
     for (uint32_t k = 0; k < info->in_count; k++) {
         uint32_t instance = s->instance[g->values[info->in[k]].base];
         s->in[k] = inside ? mg_plan_builder_operand(s->b, op, k, instance) : instance;
@@ -72,8 +72,8 @@ static void emit_compute(struct publisher *s, mg_op op, uint32_t step)
     bool whole = false;
     for (uint32_t k = 0; k < info->out_count; k++) {
         uint32_t v = info->out[k];
-        whole |= s->l->is_region_output[v];
-        s->out[k] = s->l->is_region_output[v] ? s->instance[v] : MG_NONE;
+        whole |= s->scheme->is_region_output[v];
+        s->out[k] = s->scheme->is_region_output[v] ? s->instance[v] : MG_NONE;
     }
     int32_t reused = reused_operand(s, op, step);
     if (whole)
@@ -84,7 +84,7 @@ static void emit_compute(struct publisher *s, mg_op op, uint32_t step)
         s->moved[info->in[reused]] = step + 1; /* its storage lives on in the result */
     for (uint32_t k = 0; k < info->out_count; k++) {
         uint32_t v = info->out[k];
-        if (s->l->is_region_output[v])
+        if (s->scheme->is_region_output[v])
             continue;
         s->instance[v] = s->out[k];
         s->storage_of[s->p->root[v]] = s->out[k];
@@ -93,7 +93,7 @@ static void emit_compute(struct publisher *s, mg_op op, uint32_t step)
 
 static void emit_begin(struct publisher *s, uint32_t r, struct mg_arena *arena)
 {
-    const struct mg_scheme_region *region = &s->l->regions[r];
+    const struct mg_scheme_region *region = &s->scheme->regions[r];
     mg_value *outputs = MG_NEW_ARRAY(arena, mg_value, region->output_count);
     uint32_t *outs = MG_NEW_ARRAY(arena, uint32_t, region->output_count);
     memcpy(outputs, region->outputs, region->output_count * sizeof *outputs);
@@ -148,9 +148,9 @@ static void emit_word(struct publisher *s, uint32_t step, struct mg_arena *arena
 
 static void declare_regions(struct publisher *s, struct mg_arena *arena)
 {
-    s->region = MG_NEW_ARRAY(arena, uint32_t, s->l->region_count);
-    for (uint32_t r = 0; r < s->l->region_count; r++) {
-        const struct mg_region *spec = &s->l->specs[r];
+    s->region = MG_NEW_ARRAY(arena, uint32_t, s->scheme->region_count);
+    for (uint32_t r = 0; r < s->scheme->region_count; r++) {
+        const struct mg_region *spec = &s->scheme->specs[r];
         uint32_t parent = spec->parent == MG_NONE ? MG_NONE : s->region[spec->parent];
         s->region[r] = mg_plan_builder_region(s->b, parent, spec->length, spec->parts, spec->ops, spec->op_count);
     }
@@ -175,11 +175,11 @@ static void prepare(struct publisher *s, struct mg_arena *arena)
         s->instance[v] = s->storage_of[v] = mg_plan_builder_initial(s->b, v);
 }
 
-enum mg_code mg_publish(const struct mg_problem *p, const struct mg_scheme *l, const struct mg_list *list,
+enum mg_code mg_publish(const struct mg_problem *p, const struct mg_scheme *scheme, const struct mg_list *list,
                         enum mg_numerics numerics, bool keep_apart, const struct mg_figures *original,
                         struct mg_arena *arena, struct mg_plan **out, struct mg_error *err)
 {
-    struct publisher s = {.p = p, .l = l, .list = list, .keep_apart = keep_apart};
+    struct publisher s = {.p = p, .scheme = scheme, .list = list, .keep_apart = keep_apart};
     s.b = mg_plan_builder_new(p->g, p->device, arena);
     mg_plan_builder_set_pricer(s.b, p->pricer);
     mg_plan_builder_set_numerics(s.b, numerics);
@@ -187,7 +187,7 @@ enum mg_code mg_publish(const struct mg_problem *p, const struct mg_scheme *l, c
         mg_plan_builder_set_rewritten(s.b, p->original, p->edits, p->edit_count);
     prepare(&s, arena);
     mg_spans_init(&s.spans, p, arena, list->count);
-    mg_spans_build(&s.spans, p, l, list);
+    mg_spans_build(&s.spans, p, scheme, list);
     plan_frees(&s, arena);
     declare_regions(&s, arena);
     for (uint32_t i = 0; i < list->count; i++)
@@ -195,12 +195,12 @@ enum mg_code mg_publish(const struct mg_problem *p, const struct mg_scheme *l, c
     return mg_plan_builder_finish(s.b, original, out, err);
 }
 
-uint32_t mg_list_techniques(const struct mg_problem *p, const struct mg_scheme *l, const struct mg_list *list,
+uint32_t mg_list_techniques(const struct mg_problem *p, const struct mg_scheme *scheme, const struct mg_list *list,
                             struct mg_arena *scratch)
 {
     struct mg_arena_mark mark = mg_arena_mark(scratch);
     uint8_t *ran = MG_NEW_ARRAY(scratch, uint8_t, p->op_count);
-    uint32_t mask = l->region_count ? MG_TECHNIQUE_FISSION : 0, last = 0;
+    uint32_t mask = scheme->region_count ? MG_TECHNIQUE_FISSION : 0, last = 0;
     mask |= p->edit_count ? MG_TECHNIQUE_REWRITE : 0;
     for (uint32_t i = 0; i < list->count; i++) {
         uint32_t x = mg_word_index(list->word[i]);
@@ -211,7 +211,7 @@ uint32_t mg_list_techniques(const struct mg_problem *p, const struct mg_scheme *
         if (ran[x])
             mask |= MG_TECHNIQUE_REMAT;
         else if (x < last)
-            mask |= l->region_count ? 0 : MG_TECHNIQUE_REORDER;
+            mask |= scheme->region_count ? 0 : MG_TECHNIQUE_REORDER;
         else
             last = x;
         ran[x] = 1;

@@ -17,7 +17,7 @@ struct chain {
 
 struct compiler {
     struct mg_problem *p;
-    struct mg_scheme *l;
+    struct mg_scheme *scheme;
     struct mg_arena *arena;
     const struct mg_region *specs;
     uint32_t count;
@@ -40,19 +40,19 @@ static const struct mg_axis *axis_of(const struct compiler *c, mg_op op, uint32_
 
 static enum mg_code read_specs(struct compiler *c)
 {
-    struct mg_scheme *l = c->l;
+    struct mg_scheme *scheme = c->scheme;
     for (uint32_t r = 0; r < c->count; r++) {
         const struct mg_region *spec = &c->specs[r];
-        struct mg_scheme_region *region = &l->regions[r];
+        struct mg_scheme_region *region = &scheme->regions[r];
         region->parent = spec->parent;
-        region->depth = spec->parent == MG_NONE ? 0 : l->regions[spec->parent].depth + 1;
+        region->depth = spec->parent == MG_NONE ? 0 : scheme->regions[spec->parent].depth + 1;
         if (region->depth >= DEPTH)
             return refuse(c, MG_NONE, "nested too deeply");
         if (spec->parts < 2 || spec->parts > spec->length)
             return refuse(c, MG_NONE, "needs between 2 parts and as many as its length");
         region->parts = spec->parts;
         if (spec->parent != MG_NONE)
-            l->regions[spec->parent].has_nested = true;
+            scheme->regions[spec->parent].has_nested = true;
         region->length = spec->length;
         region->ops = spec->ops;
         region->op_count = spec->op_count;
@@ -67,7 +67,7 @@ static enum mg_code read_specs(struct compiler *c)
             chain->region[chain->depth] = r;
             chain->axis[chain->depth] = spec->ops[i].axis;
             chain->scale[chain->depth++] = spec->ops[i].scale;
-            l->region_of[op] = r;
+            scheme->region_of[op] = r;
             if (c->p->forbidden[op] & MG_TECHNIQUE_FISSION)
                 return refuse(c, op, "is not to be split, says the request");
             if (c->p->computes[op] && mg_op_purity(c->p->g, op) == MG_IMPURE)
@@ -174,7 +174,7 @@ static bool outermost(const struct mg_shape *shape, int dim)
 static enum mg_code place_result(struct compiler *c, mg_op op, uint32_t slot)
 {
     struct mg_problem *p = c->p;
-    struct mg_scheme *l = c->l;
+    struct mg_scheme *scheme = c->scheme;
     const struct chain *chain = &c->chain[op];
     uint32_t root = p->g->ops[op].out[slot], top = chain->depth;
     int64_t extent[DEPTH];
@@ -208,17 +208,17 @@ static enum mg_code place_result(struct compiler *c, mg_op op, uint32_t slot)
     const struct mg_cut_price *box = mg_problem_cut(p, op, cuts, count);
     if (box->seconds < 0)
         return refuse(c, op, "cannot be cut like this");
-    l->bytes[root] = mg_device_storage(p->device, mg_cut_out_bytes(box, slot));
-    l->host[root] = mg_cut_out_bytes(box, slot);
-    l->home[root] = top == 0 ? MG_NONE : chain->region[top - 1];
-    l->is_region_output[root] = top < chain->depth;
+    scheme->bytes[root] = mg_device_storage(p->device, mg_cut_out_bytes(box, slot));
+    scheme->host[root] = mg_cut_out_bytes(box, slot);
+    scheme->home[root] = top == 0 ? MG_NONE : chain->region[top - 1];
+    scheme->is_region_output[root] = top < chain->depth;
     if (top < chain->depth) {
-        struct mg_scheme_region *region = &l->regions[chain->region[top]];
+        struct mg_scheme_region *region = &scheme->regions[chain->region[top]];
         region->outputs[region->output_count++] = root;
-        l->mode[root] = absent ? MG_OUTPUT_ACC : MG_OUTPUT_DIRECT;
+        scheme->mode[root] = absent ? MG_OUTPUT_ACC : MG_OUTPUT_DIRECT;
         if (absent) {
             count = make_cuts(chain, chain->depth, extent, cuts);
-            l->steps[op].temp +=
+            scheme->steps[op].temp +=
                 mg_device_storage(p->device, mg_cut_out_bytes(mg_problem_cut(p, op, cuts, count), slot));
         }
     }
@@ -237,7 +237,7 @@ static double run_seconds(struct compiler *c, mg_op op, const int64_t *extent, c
     c->workspace = price->workspace > c->workspace ? price->workspace : c->workspace;
     for (uint32_t slot = 0; slot < info->out_count; slot++) {
         uint32_t root = info->out[slot];
-        if (p->root[root] != root || !c->l->is_region_output[root] || c->l->mode[root] != MG_OUTPUT_ACC)
+        if (p->root[root] != root || !c->scheme->is_region_output[root] || c->scheme->mode[root] != MG_OUTPUT_ACC)
             continue;
         bool first = true;
         for (uint32_t k = 0; k < chain->depth; k++)
@@ -252,7 +252,7 @@ static double run_seconds(struct compiler *c, mg_op op, const int64_t *extent, c
 
 static enum mg_code price_op(struct compiler *c, mg_op op)
 {
-    struct mg_scheme *l = c->l;
+    struct mg_scheme *scheme = c->scheme;
     const struct chain *chain = &c->chain[op];
     const struct mg_region *outer = &c->specs[chain->region[0]];
     c->workspace = 0;
@@ -262,7 +262,7 @@ static enum mg_code price_op(struct compiler *c, mg_op op)
         if (!part_extent(outer->length, outer->parts, v, &extent[0], &repeat) && v != 0)
             continue;
         if (chain->depth == 1) {
-            l->seconds[v][op] = run_seconds(c, op, extent, class);
+            scheme->seconds[v][op] = run_seconds(c, op, extent, class);
         } else {
             int64_t length = inner_length(c, chain, extent[0]);
             uint32_t parts = c->specs[chain->region[1]].parts, times;
@@ -272,15 +272,15 @@ static enum mg_code price_op(struct compiler *c, mg_op op)
                 if (part_extent(length, parts, class[1], &extent[1], &times)) {
                     double s = run_seconds(c, op, extent, class);
                     if (class[1] == 0)
-                        l->seconds[v][op] = s;
+                        scheme->seconds[v][op] = s;
                     else
-                        l->rest[v][op] += times * s;
+                        scheme->rest[v][op] += times * s;
                 }
         }
         if (v > 0)
-            l->others[op] += repeat * (l->seconds[v][op] + l->rest[v][op]);
+            scheme->others[op] += repeat * (scheme->seconds[v][op] + scheme->rest[v][op]);
     }
-    l->steps[op].temp += mg_device_storage(c->p->device, c->workspace) - c->p->workspace[op];
+    scheme->steps[op].temp += mg_device_storage(c->p->device, c->workspace) - c->p->workspace[op];
     return MG_OK;
 }
 
@@ -309,7 +309,7 @@ static enum mg_code check_lengths(struct compiler *c)
         for (uint32_t i = 0; i < c->specs[r].op_count; i++) {
             mg_op op = c->specs[r].ops[i].op;
             const struct chain *chain = &c->chain[op];
-            uint32_t k = c->l->regions[r].depth, repeat;
+            uint32_t k = c->scheme->regions[r].depth, repeat;
             int64_t want = axis_of(c, op, chain->axis[k])->length, extent;
             if (k == 1 && chain->axis[0] == chain->axis[1]) {
                 part_extent(c->specs[chain->region[0]].length, c->specs[chain->region[0]].parts, 0, &extent, &repeat);
@@ -325,10 +325,10 @@ static enum mg_code check_lengths(struct compiler *c)
 static void price_copies(struct compiler *c, uint32_t root)
 {
     struct mg_problem *p = c->p;
-    struct mg_scheme *l = c->l;
-    uint64_t bytes[MG_SCHEME_VARIANTS] = {l->host[root], l->host[root], l->host[root]};
+    struct mg_scheme *scheme = c->scheme;
+    uint64_t bytes[MG_SCHEME_VARIANTS] = {scheme->host[root], scheme->host[root], scheme->host[root]};
     mg_op maker = p->g->values[root].producer;
-    if (l->home[root] != MG_NONE && l->regions[l->home[root]].depth == 0) {
+    if (scheme->home[root] != MG_NONE && scheme->regions[scheme->home[root]].depth == 0) {
         const struct chain *chain = &c->chain[maker];
         const struct mg_region *outer = &c->specs[chain->region[0]];
         for (uint32_t v = 0; v < MG_SCHEME_VARIANTS; v++) {
@@ -341,8 +341,8 @@ static void price_copies(struct compiler *c, uint32_t root)
         }
     }
     for (uint32_t v = 0; v < MG_SCHEME_VARIANTS; v++) {
-        l->store_s[v][root] = mg_device_store_latency(p->device, bytes[v]);
-        l->load_s[v][root] = mg_device_load_latency(p->device, bytes[v]);
+        scheme->store_s[v][root] = mg_device_store_latency(p->device, bytes[v]);
+        scheme->load_s[v][root] = mg_device_load_latency(p->device, bytes[v]);
     }
 }
 
@@ -352,7 +352,7 @@ static void find_inputs(struct compiler *c)
     struct mg_problem *p = c->p;
     uint32_t *seen = MG_NEW_ARRAY(c->arena, uint32_t, p->value_count);
     for (uint32_t r = 0; r < c->count; r++) {
-        struct mg_scheme_region *region = &c->l->regions[r];
+        struct mg_scheme_region *region = &c->scheme->regions[r];
         uint32_t total = 0;
         for (uint32_t i = 0; i < region->op_count; i++)
             total += p->reads.start[region->ops[i].op + 1] - p->reads.start[region->ops[i].op];
@@ -374,40 +374,40 @@ static void find_inputs(struct compiler *c)
 static void find_defs(struct compiler *c)
 {
     struct mg_problem *p = c->p;
-    struct mg_scheme *l = c->l;
-    l->defs.start = MG_NEW_ARRAY(c->arena, uint32_t, p->op_count + 1);
-    l->defs.item = MG_NEW_ARRAY(c->arena, uint32_t, p->defs.start[p->op_count]);
+    struct mg_scheme *scheme = c->scheme;
+    scheme->defs.start = MG_NEW_ARRAY(c->arena, uint32_t, p->op_count + 1);
+    scheme->defs.item = MG_NEW_ARRAY(c->arena, uint32_t, p->defs.start[p->op_count]);
     uint32_t n = 0;
     for (uint32_t op = 0; op < p->op_count; op++) {
-        l->defs.start[op] = n;
+        scheme->defs.start[op] = n;
         for (uint32_t i = p->defs.start[op]; i < p->defs.start[op + 1]; i++)
-            if (!l->is_region_output[p->defs.item[i]])
-                l->defs.item[n++] = p->defs.item[i];
+            if (!scheme->is_region_output[p->defs.item[i]])
+                scheme->defs.item[n++] = p->defs.item[i];
     }
-    l->defs.start[p->op_count] = n;
+    scheme->defs.start[p->op_count] = n;
 }
 
 /* In-place candidates: result and operand belong to the same body and to no buffer of a region. */
 static void find_reuse(struct compiler *c)
 {
     struct mg_problem *p = c->p;
-    struct mg_scheme *l = c->l;
+    struct mg_scheme *scheme = c->scheme;
     uint32_t n = 0;
-    l->reuse.start = MG_NEW_ARRAY(c->arena, uint32_t, p->op_count + 1);
-    l->reuse.item = MG_NEW_ARRAY(c->arena, uint32_t, p->reads.start[p->op_count]);
+    scheme->reuse.start = MG_NEW_ARRAY(c->arena, uint32_t, p->op_count + 1);
+    scheme->reuse.item = MG_NEW_ARRAY(c->arena, uint32_t, p->reads.start[p->op_count]);
     for (uint32_t op = 0; op < p->op_count; op++) {
         const struct mg_op_info *info = &p->g->ops[op];
-        l->reuse.start[op] = n;
+        scheme->reuse.start[op] = n;
         for (uint32_t k = 0; p->computes[op] && k < info->in_count; k++) {
             uint32_t from = info->in[k], to = info->out[0];
             if (p->root[from] == from && mg_op_may_reuse(p->g, op, k) &&
                 !((p->value_flags[from] | p->value_flags[to]) & MG_VALUE_PINNED) &&
-                !(p->value_flags[from] & MG_VALUE_OUTPUT) && l->home[from] == l->home[to] &&
-                !l->is_region_output[from] && !l->is_region_output[to])
-                l->reuse.item[n++] = from;
+                !(p->value_flags[from] & MG_VALUE_OUTPUT) && scheme->home[from] == scheme->home[to] &&
+                !scheme->is_region_output[from] && !scheme->is_region_output[to])
+                scheme->reuse.item[n++] = from;
         }
     }
-    l->reuse.start[p->op_count] = n;
+    scheme->reuse.start[p->op_count] = n;
 }
 
 static bool fill_places(uint32_t *place, uint32_t places, const struct mg_rows *rows, uint32_t op, uint32_t none)
@@ -422,10 +422,10 @@ static void fill_steps(struct compiler *c)
 {
     const struct mg_problem *p = c->p;
     for (uint32_t op = 0; op < p->op_count; op++) {
-        struct mg_scheme_step *step = &c->l->steps[op];
+        struct mg_scheme_step *step = &c->scheme->steps[op];
         bool reads = fill_places(step->reads, MG_STEP_READS, &p->reads, op, p->value_count);
-        bool defs = fill_places(&step->def, 1, &c->l->defs, op, p->value_count);
-        bool reuse = fill_places(step->reuse, MG_STEP_REUSE, &c->l->reuse, op, p->value_count);
+        bool defs = fill_places(&step->def, 1, &c->scheme->defs, op, p->value_count);
+        bool reuse = fill_places(step->reuse, MG_STEP_REUSE, &c->scheme->reuse, op, p->value_count);
         step->more = reads || defs || reuse;
     }
 }
@@ -454,37 +454,37 @@ static void copy_specs(struct compiler *c)
         copy[r] = c->specs[r];
         copy[r].ops = mg_arena_copy(c->arena, c->specs[r].ops, c->specs[r].op_count * sizeof *copy[r].ops);
     }
-    c->specs = c->l->specs = copy;
+    c->specs = c->scheme->specs = copy;
 }
 
 static void allocate(struct compiler *c)
 {
     struct mg_problem *p = c->p;
-    struct mg_scheme *l = c->l;
+    struct mg_scheme *scheme = c->scheme;
     struct mg_arena *a = c->arena;
-    l->region_count = c->count;
-    l->regions = MG_NEW_ARRAY(a, struct mg_scheme_region, c->count);
-    l->region_of = MG_NEW_ARRAY(a, uint32_t, p->op_count);
-    l->home = MG_NEW_ARRAY(a, uint32_t, p->value_count);
-    l->mode = MG_NEW_ARRAY(a, uint8_t, p->value_count);
-    l->is_region_output = MG_NEW_ARRAY(a, uint8_t, p->value_count);
-    l->bytes = MG_NEW_ARRAY(a, uint64_t, p->value_count + 1);
-    memcpy(l->bytes, p->bytes, p->value_count * sizeof *p->bytes);
-    l->host = MG_NEW_ARRAY(a, uint64_t, p->value_count);
-    l->steps = MG_NEW_ARRAY(a, struct mg_scheme_step, p->op_count);
+    scheme->region_count = c->count;
+    scheme->regions = MG_NEW_ARRAY(a, struct mg_scheme_region, c->count);
+    scheme->region_of = MG_NEW_ARRAY(a, uint32_t, p->op_count);
+    scheme->home = MG_NEW_ARRAY(a, uint32_t, p->value_count);
+    scheme->mode = MG_NEW_ARRAY(a, uint8_t, p->value_count);
+    scheme->is_region_output = MG_NEW_ARRAY(a, uint8_t, p->value_count);
+    scheme->bytes = MG_NEW_ARRAY(a, uint64_t, p->value_count + 1);
+    memcpy(scheme->bytes, p->bytes, p->value_count * sizeof *p->bytes);
+    scheme->host = MG_NEW_ARRAY(a, uint64_t, p->value_count);
+    scheme->steps = MG_NEW_ARRAY(a, struct mg_scheme_step, p->op_count);
     for (uint32_t op = 0; op < p->op_count; op++)
-        l->steps[op].temp = p->workspace[op];
-    l->others = MG_NEW_ARRAY(a, double, p->op_count);
+        scheme->steps[op].temp = p->workspace[op];
+    scheme->others = MG_NEW_ARRAY(a, double, p->op_count);
     for (uint32_t v = 0; v < MG_SCHEME_VARIANTS; v++) {
-        l->seconds[v] = mg_arena_copy(a, p->seconds, p->op_count * sizeof *p->seconds);
-        l->rest[v] = MG_NEW_ARRAY(a, double, p->op_count);
-        l->store_s[v] = MG_NEW_ARRAY(a, double, p->value_count);
-        l->load_s[v] = MG_NEW_ARRAY(a, double, p->value_count);
+        scheme->seconds[v] = mg_arena_copy(a, p->seconds, p->op_count * sizeof *p->seconds);
+        scheme->rest[v] = MG_NEW_ARRAY(a, double, p->op_count);
+        scheme->store_s[v] = MG_NEW_ARRAY(a, double, p->value_count);
+        scheme->load_s[v] = MG_NEW_ARRAY(a, double, p->value_count);
     }
-    memset(l->region_of, 0xff, p->op_count * sizeof *l->region_of);
-    memset(l->home, 0xff, p->value_count * sizeof *l->home);
+    memset(scheme->region_of, 0xff, p->op_count * sizeof *scheme->region_of);
+    memset(scheme->home, 0xff, p->value_count * sizeof *scheme->home);
     for (uint32_t v = 0; v < p->value_count; v++)
-        l->host[v] = p->g->values[v].bytes;
+        scheme->host[v] = p->g->values[v].bytes;
 }
 
 enum mg_code mg_scheme_build(struct mg_problem *p, const struct mg_region *specs, uint32_t count,
@@ -504,13 +504,13 @@ enum mg_code mg_scheme_build(struct mg_problem *p, const struct mg_region *specs
         uint32_t results = 0;
         for (uint32_t i = 0; i < specs[r].op_count; i++)
             results += p->g->ops[specs[r].ops[i].op].out_count;
-        c.l->regions[r].outputs = MG_NEW_ARRAY(arena, uint32_t, results);
+        c.scheme->regions[r].outputs = MG_NEW_ARRAY(arena, uint32_t, results);
     }
     for (uint32_t r = 0; r < count && code == MG_OK; r++)
         for (uint32_t i = 0; i < specs[r].op_count && code == MG_OK; i++) {
             mg_op op = specs[r].ops[i].op;
             const struct mg_op_info *info = &p->g->ops[op];
-            if (c.l->region_of[op] != r)
+            if (c.scheme->region_of[op] != r)
                 continue;
             for (uint32_t k = 0; k < info->in_count && code == MG_OK; k++)
                 code = check_operand(&c, op, k);
@@ -524,7 +524,7 @@ enum mg_code mg_scheme_build(struct mg_problem *p, const struct mg_region *specs
     for (uint32_t r = 0; r < count; r++)
         for (uint32_t v = 0; v < MG_SCHEME_VARIANTS; v++) {
             int64_t extent;
-            part_extent(specs[r].length, specs[r].parts, v, &extent, &c.l->regions[r].repeat[v]);
+            part_extent(specs[r].length, specs[r].parts, v, &extent, &c.scheme->regions[r].repeat[v]);
         }
     for (uint32_t v = 0; v < p->value_count; v++)
         if (p->root[v] == v && !(p->value_flags[v] & MG_VALUE_RESIDENT))
@@ -533,8 +533,8 @@ enum mg_code mg_scheme_build(struct mg_problem *p, const struct mg_region *specs
     find_defs(&c);
     find_reuse(&c);
     fill_steps(&c);
-    c.l->hash = mg_scheme_hash(p, specs, count);
-    c.l->p = p;
-    *out = c.l;
+    c.scheme->hash = mg_scheme_hash(p, specs, count);
+    c.scheme->p = p;
+    *out = c.scheme;
     return MG_OK;
 }

@@ -131,15 +131,15 @@ static void look_at_pace(struct mg_searcher *s)
     mg_searcher_look(s);
 }
 
-struct mg_cost mg_searcher_try(struct mg_searcher *s, const struct mg_scheme *l, struct mg_list *list)
+struct mg_cost mg_searcher_try(struct mg_searcher *s, const struct mg_scheme *scheme, struct mg_list *list)
 {
     if (s->stop)
         return (struct mg_cost){DBL_MAX, UINT64_MAX, UINT64_MAX};
-    mg_edit_place_copies(&s->evaluator, l, list, s->scratch);
-    struct mg_cost cost = mg_evaluate(&s->evaluator, l, list);
+    mg_edit_place_copies(&s->evaluator, scheme, list, s->scratch);
+    struct mg_cost cost = mg_evaluate(&s->evaluator, scheme, list);
     s->evaluations++;
     if (!s->options->host_memory || cost.host <= s->options->host_memory)
-        mg_archive_offer(&s->archive, &s->pool, l, list, cost);
+        mg_archive_offer(&s->archive, &s->pool, scheme, list, cost);
     if (s->options->max_evaluations && s->evaluations >= s->options->max_evaluations)
         stop(s, MG_STOPPED_EVALUATIONS);
     if (s->evaluations >= s->next_look)

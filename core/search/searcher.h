@@ -70,7 +70,7 @@ void mg_searcher_enter(struct mg_searcher *s, const struct mg_problem *p);
 
 /* Places copies, evaluates, offers to the archive. Counts one evaluation; once the search stops it does
  * nothing, and the cost is worse than any. */
-struct mg_cost mg_searcher_try(struct mg_searcher *s, const struct mg_scheme *l, struct mg_list *list);
+struct mg_cost mg_searcher_try(struct mg_searcher *s, const struct mg_scheme *scheme, struct mg_list *list);
 
 /* The scheme of these regions, built once; NULL if they are not legal (then *why says so, if given). */
 const struct mg_scheme *mg_searcher_scheme(struct mg_searcher *s, const struct mg_region *specs, uint32_t count,
@@ -99,7 +99,7 @@ struct mg_descent {
 bool mg_descend(struct mg_searcher *s, struct mg_descent *d);
 
 /* May the root be swapped at all under this scheme? */
-bool mg_may_swap(const struct mg_searcher *s, const struct mg_scheme *l, uint32_t root);
+bool mg_may_swap(const struct mg_searcher *s, const struct mg_scheme *scheme, uint32_t root);
 
 /* Takes back recomputations and swaps that the peak does not need: latency falls, the peak stays at
  * most `cap`. */

@@ -179,47 +179,49 @@ static void execute(struct bench *b, const struct mg_plan *plan)
 }
 
 /* Publishes, checks and executes a list. */
-static void prove(struct bench *b, const struct mg_scheme *l, const struct mg_list *list)
+static void prove(struct bench *b, const struct mg_scheme *scheme, const struct mg_list *list)
 {
     struct mg_searcher *s = &b->s;
     struct mg_arena_mark mark = mg_arena_mark(s->arena);
     struct mg_plan *plan;
     struct mg_error err = {0};
     struct mg_figures original = {s->original.latency, s->original.peak, s->original_arena, 0};
-    enum mg_code code = mg_publish(s->p, l, list, MG_NUMERICS_REASSOCIATE, false, &original, s->arena, &plan, &err);
+    enum mg_code code =
+        mg_publish(s->p, scheme, list, MG_NUMERICS_REASSOCIATE, false, &original, s->arena, &plan, &err);
     cr_assert_eq(code, MG_OK, "%s: %s", b->name, err.message);
-    b->moves |= mg_list_techniques(s->p, l, list, s->scratch);
+    b->moves |= mg_list_techniques(s->p, scheme, list, s->scratch);
     execute(b, plan);
     mg_arena_rewind(s->arena, mark);
 }
 
 /* Recomputations and swaps over random gaps, in turn. */
-static void edit(struct bench *b, const struct mg_scheme *l, struct mg_list *list)
+static void edit(struct bench *b, const struct mg_scheme *scheme, struct mg_list *list)
 {
     struct mg_searcher *s = &b->s;
     struct mg_list spare = mg_list_new(s->arena, s->pool.capacity);
     uint32_t done = 0;
     for (uint32_t tries = 0; tries < TRIES && done < EDITS; tries++) {
-        mg_spans_build(&s->spans, s->p, l, list);
+        mg_spans_build(&s->spans, s->p, scheme, list);
         uint32_t at = (uint32_t)mg_rng_below(&s->rng, list->count);
-        uint32_t gaps = mg_gaps_at(&s->spans, s->p, l, list, at, s->scratch, s->gaps);
+        uint32_t gaps = mg_gaps_at(&s->spans, s->p, scheme, list, at, s->scratch, s->gaps);
         if (gaps == 0)
             continue;
         const struct mg_gap *gap = &s->gaps[mg_rng_below(&s->rng, gaps)];
         struct mg_chain chain;
-        bool fits = done % 2 && !b->forward
-                        ? mg_may_swap(s, l, gap->root) &&
-                              mg_edit_swap(&s->spans, list, gap, mg_rng_below(&s->rng, 2) == 0, &spare)
-                        : mg_chain_find(&s->spans, s->p, l, gap, &chain) && mg_edit_remat(list, gap, &chain, &spare);
+        bool fits =
+            done % 2 && !b->forward
+                ? mg_may_swap(s, scheme, gap->root) &&
+                      mg_edit_swap(&s->spans, list, gap, mg_rng_below(&s->rng, 2) == 0, &spare)
+                : mg_chain_find(&s->spans, s->p, scheme, gap, &chain) && mg_edit_remat(list, gap, &chain, &spare);
         if (!fits)
             continue;
         mg_list_copy(list, &spare);
-        mg_edit_place_copies(&s->evaluator, l, list, s->scratch);
+        mg_edit_place_copies(&s->evaluator, scheme, list, s->scratch);
         done++;
     }
 }
 
-static void shuffled(struct bench *b, const struct mg_scheme *l, bool other_order)
+static void shuffled(struct bench *b, const struct mg_scheme *scheme, bool other_order)
 {
     struct mg_searcher *s = &b->s;
     struct mg_arena_mark mark = mg_arena_mark(s->arena);
@@ -228,10 +230,10 @@ static void shuffled(struct bench *b, const struct mg_scheme *l, bool other_orde
     uint32_t *rank = MG_NEW_ARRAY(s->arena, uint32_t, s->p->op_count);
     for (uint32_t op = 0; op < s->p->op_count; op++)
         rank[op] = (uint32_t)mg_rng_below(&s->rng, 1 << 20);
-    cr_assert_eq(mg_list_from_scheme(s->p, l, other_order ? rank : NULL, s->scratch, &list, &why), MG_OK, "%s: %s",
+    cr_assert_eq(mg_list_from_scheme(s->p, scheme, other_order ? rank : NULL, s->scratch, &list, &why), MG_OK, "%s: %s",
                  b->name, why.message);
-    edit(b, l, &list);
-    prove(b, l, &list);
+    edit(b, scheme, &list);
+    prove(b, scheme, &list);
     mg_arena_rewind(s->arena, mark);
 }
 
@@ -242,8 +244,8 @@ static const struct mg_scheme *scheme_of(struct bench *b, struct mg_region regio
     struct mg_error why = {0};
     uint32_t parts[MG_PARTS_MAX];
     region.parts = parts[mg_rng_below(&s->rng, mg_part_counts(region.length, parts))];
-    const struct mg_scheme *l = mg_searcher_scheme(s, &region, 1, &why);
-    return l && mg_list_from_scheme(s->p, l, NULL, s->scratch, list, &why) == MG_OK ? l : NULL;
+    const struct mg_scheme *scheme = mg_searcher_scheme(s, &region, 1, &why);
+    return scheme && mg_list_from_scheme(s->p, scheme, NULL, s->scratch, list, &why) == MG_OK ? scheme : NULL;
 }
 
 /* One of the regions that the search would propose, else one of a single operator. */
@@ -253,22 +255,22 @@ static const struct mg_scheme *split(struct bench *b, const struct mg_scheme *no
     struct mg_region candidates[MG_FISSION_MAX];
     struct mg_list list = mg_list_new(s->arena, s->pool.capacity);
     struct mg_error why = {0};
-    const struct mg_scheme *l = NULL;
+    const struct mg_scheme *scheme = NULL;
     cr_assert_eq(mg_list_from_scheme(s->p, none, NULL, s->scratch, &list, &why), MG_OK, "%s", why.message);
     mg_evaluate(&s->evaluator, none, &list);
     uint32_t count = mg_fission_candidates(s, none, &list, s->evaluator.live_at, candidates);
-    for (uint32_t tries = 0; tries < 12 && count && !l; tries++)
-        l = scheme_of(b, candidates[mg_rng_below(&s->rng, count)], &list);
-    for (uint32_t tries = 0; tries < TRIES && !l; tries++) {
+    for (uint32_t tries = 0; tries < 12 && count && !scheme; tries++)
+        scheme = scheme_of(b, candidates[mg_rng_below(&s->rng, count)], &list);
+    for (uint32_t tries = 0; tries < TRIES && !scheme; tries++) {
         mg_op op = s->p->order[mg_rng_below(&s->rng, s->p->order_count)];
         const uint32_t *first = &s->dimensions->axis_start[op];
         if (first[1] == first[0])
             continue;
         uint32_t c = s->dimensions->component[first[0] + mg_rng_below(&s->rng, first[1] - first[0])];
         if (c != MG_NONE && mg_dimensions_region(s->dimensions, s->p->g, c, &op, 1, s->arena, candidates))
-            l = scheme_of(b, candidates[0], &list);
+            scheme = scheme_of(b, candidates[0], &list);
     }
-    return l;
+    return scheme;
 }
 
 /* Does each step need the one before it? */

@@ -134,39 +134,39 @@ static const struct mg_zoo_option small_image[] = {{"variant", "paper"}, {"batch
 
 /* ---- evaluator against simulator and checker, on random edits ---- */
 
-static void random_edit(struct bench *b, const struct mg_scheme *l, struct mg_list *list, struct mg_list *spare)
+static void random_edit(struct bench *b, const struct mg_scheme *scheme, struct mg_list *list, struct mg_list *spare)
 {
     struct mg_searcher *s = &b->s;
     uint32_t at = (uint32_t)mg_rng_below(&s->rng, list->count);
-    mg_spans_build(&s->spans, s->p, l, list);
-    uint32_t gaps = mg_gaps_at(&s->spans, s->p, l, list, at, s->scratch, s->gaps);
+    mg_spans_build(&s->spans, s->p, scheme, list);
+    uint32_t gaps = mg_gaps_at(&s->spans, s->p, scheme, list, at, s->scratch, s->gaps);
     if (gaps == 0)
         return;
     const struct mg_gap *gap = &s->gaps[mg_rng_below(&s->rng, gaps)];
     struct mg_chain chain;
     struct mg_error why;
-    bool done =
-        mg_rng_below(&s->rng, 2)
-            ? mg_may_swap(s, l, gap->root) && mg_edit_swap(&s->spans, list, gap, mg_rng_below(&s->rng, 4) == 0, spare)
-            : mg_chain_find(&s->spans, s->p, l, gap, &chain) && mg_edit_remat(list, gap, &chain, spare);
+    bool done = mg_rng_below(&s->rng, 2)
+                    ? mg_may_swap(s, scheme, gap->root) &&
+                          mg_edit_swap(&s->spans, list, gap, mg_rng_below(&s->rng, 4) == 0, spare)
+                    : mg_chain_find(&s->spans, s->p, scheme, gap, &chain) && mg_edit_remat(list, gap, &chain, spare);
     if (!done)
         return;
-    cr_assert_eq(mg_list_check(s->p, l, spare, s->scratch, &why), MG_OK, "%s", why.message);
+    cr_assert_eq(mg_list_check(s->p, scheme, spare, s->scratch, &why), MG_OK, "%s", why.message);
     mg_list_copy(list, spare);
-    mg_edit_place_copies(&s->evaluator, l, list, s->scratch);
-    cr_assert_eq(mg_list_check(s->p, l, list, s->scratch, &why), MG_OK, "after placing: %s", why.message);
+    mg_edit_place_copies(&s->evaluator, scheme, list, s->scratch);
+    cr_assert_eq(mg_list_check(s->p, scheme, list, s->scratch, &why), MG_OK, "after placing: %s", why.message);
 }
 
-static void compare(struct bench *b, const struct mg_scheme *l, const struct mg_list *list)
+static void compare(struct bench *b, const struct mg_scheme *scheme, const struct mg_list *list)
 {
     struct mg_searcher *s = &b->s;
     struct mg_plan *plan;
     struct mg_error err;
     struct mg_verdict verdict;
-    struct mg_cost cost = mg_evaluate(&s->evaluator, l, list);
+    struct mg_cost cost = mg_evaluate(&s->evaluator, scheme, list);
     struct mg_figures original = {s->original.latency, s->original.peak, s->original_arena, 0};
-    cr_assert_eq(mg_publish(s->p, l, list, MG_NUMERICS_REASSOCIATE, false, &original, s->arena, &plan, &err), MG_OK,
-                 "%s", err.message);
+    cr_assert_eq(mg_publish(s->p, scheme, list, MG_NUMERICS_REASSOCIATE, false, &original, s->arena, &plan, &err),
+                 MG_OK, "%s", err.message);
     cr_assert_eq(plan->figures.peak_bytes, cost.peak);
     cr_assert_eq(plan->figures.host_bytes, cost.host);
     cr_assert_float_eq(plan->figures.latency_s, cost.latency, 1e-9 * cost.latency);
@@ -174,16 +174,16 @@ static void compare(struct bench *b, const struct mg_scheme *l, const struct mg_
     cr_assert(verdict.accepted, "step %u: %s: %s", verdict.step, verdict.reason, verdict.message);
 }
 
-static void random_walk(struct bench *b, const struct mg_scheme *l, uint32_t edits)
+static void random_walk(struct bench *b, const struct mg_scheme *scheme, uint32_t edits)
 {
     struct mg_searcher *s = &b->s;
     struct mg_error why;
     struct mg_list list = mg_list_new(s->arena, s->pool.capacity), spare = mg_list_new(s->arena, s->pool.capacity);
-    cr_assert_eq(mg_list_from_scheme(s->p, l, NULL, s->scratch, &list, &why), MG_OK, "%s", why.message);
+    cr_assert_eq(mg_list_from_scheme(s->p, scheme, NULL, s->scratch, &list, &why), MG_OK, "%s", why.message);
     for (uint32_t i = 0; i < edits; i++) {
-        random_edit(b, l, &list, &spare);
+        random_edit(b, scheme, &list, &spare);
         if (i % 8 == 7)
-            compare(b, l, &list);
+            compare(b, scheme, &list);
     }
 }
 
