@@ -1,5 +1,6 @@
 /* Any bytes: the reader must refuse or accept them without harm, by skipping and by visiting alike;
  * what it accepts is written anew, read again and must then be written the same. */
+#include <inttypes.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,12 +20,17 @@ static void require(bool truth, const char *what)
 
 static void copy_value(struct mg_json *json, struct mg_writer *w);
 
+/* Written as an integer where that is how it stands there: -0 and 1e3 are doubles. */
 static void copy_number(struct mg_json *json, struct mg_writer *w)
 {
-    struct mg_json before = *json;
+    struct mg_json before = *json, literal = *json;
+    const char *text;
+    size_t size;
     double value = 0;
     int64_t whole = 0;
-    if (mg_json_int(&before, &whole)) {
+    char plain[24];
+    if (mg_json_int(&before, &whole) && mg_json_skip(&literal, &text, &size) &&
+        (size_t)snprintf(plain, sizeof plain, "%" PRId64, whole) == size && memcmp(plain, text, size) == 0) {
         mg_json_int(json, &whole);
         mg_write_int(w, whole);
     } else if (mg_json_double(json, &value)) {
