@@ -88,6 +88,11 @@ UNKNOWN(mg_jobs_cancel, UNUSED const struct mg_caller *caller, TEXT(id))
 UNKNOWN(mg_jobs_retry, UNUSED const struct mg_caller *caller, TEXT(id))
 UNKNOWN(mg_jobs_delete, UNUSED const struct mg_caller *caller, TEXT(id))
 UNKNOWN(mg_jobs_pin, UNUSED const struct mg_caller *caller, TEXT(id), UNUSED bool pinned)
+UNKNOWN(mg_jobs_measure, UNUSED const struct mg_caller *caller, TEXT(id), TEXT(plan), TEXT(device))
+UNKNOWN(mg_jobs_measurements, TEXT(id), TEXT(plan))
+UNKNOWN(mg_jobs_measure_claim, UNUSED const struct mg_caller *caller, TEXT(agent))
+UNKNOWN(mg_jobs_measure_answer, UNUSED const struct mg_caller *caller, TEXT(agent),
+        UNUSED const struct mg_measured *answer)
 UNKNOWN(mg_jobs_patch, UNUSED const struct mg_caller *caller, TEXT(id), TEXT(json), UNUSED size_t size)
 
 mg_ticket mg_jobs_submit(mg_jobs *jobs, const struct mg_submission *submission, mg_reply_cb done, void *context)
