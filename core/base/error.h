@@ -32,6 +32,14 @@ struct mg_error {
 /* Fills *err (may be NULL) and returns `code`, so that callers can `return mg_fail(...)`. */
 enum mg_code mg_fail(struct mg_error *err, enum mg_code code, const char *pointer, const char *fmt, ...)
     MG_PRINTF(4, 5);
+/* Returns what the call returns unless that is MG_OK. */
+#define MG_TRY(call)                                                                                                   \
+    do {                                                                                                               \
+        enum mg_code code_ = (call);                                                                                   \
+        if (code_ != MG_OK)                                                                                            \
+            return code_;                                                                                              \
+    } while (0)
+
 /* The stable lower-case name of a code ("invalid", "limit", ...). */
 const char *mg_code_name(enum mg_code code);
 

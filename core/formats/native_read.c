@@ -17,13 +17,6 @@ struct building {
     size_t op_mask;
 };
 
-#define TRY(call)                                                                                                      \
-    do {                                                                                                               \
-        enum mg_code code_ = (call);                                                                                   \
-        if (code_ != MG_OK)                                                                                            \
-            return code_;                                                                                              \
-    } while (0)
-
 static enum mg_code fail_name(struct building *b, const char *name, const char *reason, const char *fmt, ...)
     MG_PRINTF(4, 5);
 static enum mg_code fail_name(struct building *b, const char *name, const char *reason, const char *fmt, ...)
@@ -112,11 +105,11 @@ static enum mg_code add_op(struct building *b, size_t at)
 {
     const struct native_op *op = &b->document->ops[at];
     mg_value *in = MG_NEW_ARRAY(b->arena, mg_value, op->inputs.count);
-    TRY(find_operands(b, at, in));
-    TRY(check_results(b, at));
-    TRY(check_axes(b, at));
-    TRY(mg_graph_add_op(b->g, op->type, op->name, in, (uint32_t)op->inputs.count, op->attrs, (uint32_t)op->attr_count,
-                        op->outputs.name, (uint32_t)op->outputs.count, NULL, b->err));
+    MG_TRY(find_operands(b, at, in));
+    MG_TRY(check_results(b, at));
+    MG_TRY(check_axes(b, at));
+    MG_TRY(mg_graph_add_op(b->g, op->type, op->name, in, (uint32_t)op->inputs.count, op->attrs,
+                           (uint32_t)op->attr_count, op->outputs.name, (uint32_t)op->outputs.count, NULL, b->err));
     if (op->module)
         mg_graph_set_module(b->g, (mg_op)at, op->module);
     if (op->in_place >= (int32_t)op->inputs.count)
@@ -232,16 +225,16 @@ enum mg_code mg_native_build(const struct native_document *document, struct mg_a
     struct building b = {document, mg_graph_new(arena, document->name), arena, err ? err : &ignored, NULL, 0};
     b.g->math = document->math;
     b.g->source = document->source;
-    TRY(add_values(&b));
-    TRY(add_results(&b));
+    MG_TRY(add_values(&b));
+    MG_TRY(add_results(&b));
     for (size_t i = 0; i < document->op_count; i++)
-        TRY(add_op(&b, i));
-    TRY(index_ops(&b));
-    TRY(link_gradients(&b));
-    TRY(check_producers(&b));
-    TRY(add_outputs(&b));
-    TRY(add_updates(&b));
-    TRY(check_training(&b));
+        MG_TRY(add_op(&b, i));
+    MG_TRY(index_ops(&b));
+    MG_TRY(link_gradients(&b));
+    MG_TRY(check_producers(&b));
+    MG_TRY(add_outputs(&b));
+    MG_TRY(add_updates(&b));
+    MG_TRY(check_training(&b));
     *out = b.g;
     return MG_OK;
 }
@@ -267,7 +260,7 @@ static enum mg_code read_graph(void *context, struct mg_error *err)
     mg_json_init(&json, request->arena, request->text, request->size);
     if (!mg_native_parse(&json, &document))
         return mg_fail(err, json.err.code, json.err.pointer, "%s", json.err.message);
-    TRY(mg_native_build(&document, request->arena, request->out, err));
+    MG_TRY(mg_native_build(&document, request->arena, request->out, err));
     *request->has_training = document.has_training;
     if (document.has_training)
         *request->training = document.training;

@@ -4,7 +4,7 @@
 
 #include "formats/onnx_rules.h"
 
-enum { MAX_ROUNDS = 1024, MAX_NESTED = 32 };
+enum { MAX_ROUNDS = 1024 };
 
 static const struct onnx_graph *body_of(struct onnx_call *c, const char *name)
 {
@@ -30,7 +30,7 @@ static void add_body(struct onnx_call *c, const struct onnx_graph *graph, const 
     const char **wanted = MG_NEW_ARRAY(arena, const char *, graph->outputs.count + 1);
     *s = (struct onnx_scope){.m = c->m, .outer = c->s, .opset = c->s->opset, .depth = c->s->depth + 1};
     s->prefix = prefix;
-    if (s->depth > MAX_NESTED || in_count != graph->inputs.count)
+    if (s->depth > ONNX_MAX_NESTED || in_count != graph->inputs.count)
         mg_onnx_invalid(c, "its body takes %u values, is given %u, or is nested too deep", graph->inputs.count,
                         in_count);
     for (uint32_t i = 0; i < in_count && c->code == MG_OK; i++) {

@@ -72,6 +72,7 @@ struct onnx_scope {
     const struct onnx_function *body;
     unsigned depth;
 };
+enum { ONNX_MAX_NESTED = 32 }; /* graphs and functions inside one another */
 /* Adds nodes in an order in which each finds its operands; only those that `wanted` (names) need. */
 enum mg_code mg_onnx_add_nodes(struct onnx_scope *s, const struct onnx_list *nodes, const char *const *wanted,
                                uint32_t wanted_count);
@@ -82,6 +83,22 @@ void mg_onnx_define(struct onnx_scope *s, const char *name, struct onnx_value *v
 void mg_onnx_add_reason(struct onnx_import *m, const char *text);
 bool mg_onnx_dtype(int64_t elem_type, enum mg_dtype *out);
 const char *mg_onnx_dtype_text(int64_t elem_type);
+
+/* ---- the parts of the import ---- */
+/* onnx_order.c: names that a node's subgraphs read from outside count as its operands, after its own. */
+struct onnx_free_names {
+    const char **name;
+    size_t count, capacity;
+};
+void mg_onnx_collect_free(struct mg_arena *arena, const struct onnx_graph *graph, struct onnx_free_names *out,
+                          unsigned depth);
+/* onnx_node.c */
+enum mg_code mg_onnx_add_node(struct onnx_scope *s, const struct onnx_node *node, uint32_t index);
+int64_t mg_onnx_opset_of(const struct onnx_list *opsets, int64_t otherwise);
+/* onnx_declared.c: what the file states of shapes, symbols bound */
+void mg_onnx_index_declared(struct onnx_scope *s, const struct onnx_list *infos);
+enum mg_code mg_onnx_add_inputs(struct onnx_scope *s, const struct onnx_graph *graph);
+enum mg_code mg_onnx_add_outputs(struct onnx_scope *s, const struct onnx_graph *graph, const char *const *names);
 /* Contents of a tensor message; *out stays NULL where they are not in the file or were not kept. */
 enum mg_code mg_onnx_decode(const struct onnx_tensor *tensor, struct mg_arena *arena, const char *place,
                             struct mg_onnx_data *shape, const struct mg_onnx_data **out, struct mg_error *err);
@@ -103,6 +120,8 @@ struct onnx_call {
     uint32_t made;
     enum mg_code code;
 };
+/* Result shapes that the file declares, bound; false if one is missing. */
+bool mg_onnx_declared_results(struct onnx_call *c, struct mg_onnx_data *shapes);
 typedef void mg_onnx_rule(struct onnx_call *c, int which);
 enum { MG_ONNX_FOLDS = 1 };
 

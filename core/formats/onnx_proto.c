@@ -153,13 +153,6 @@ static enum mg_code truncated(struct reader *r)
                 r->wire.broken ? "the body is damaged or too large" : "this is no ONNX file, or it is cut off");
 }
 
-#define TRY(call)                                                                                                      \
-    do {                                                                                                               \
-        enum mg_code code_ = (call);                                                                                   \
-        if (code_ != MG_OK)                                                                                            \
-            return code_;                                                                                              \
-    } while (0)
-
 /* What may be allocated grows with what was read. */
 static void set_budget(struct reader *r)
 {
@@ -213,7 +206,7 @@ static enum mg_code read_name(struct reader *r, uint64_t size, const char **out)
 {
     if (size > MAX_NAME)
         return fail(r, MG_ERR_LIMIT, "a name of more than 4096 bytes");
-    TRY(read_text(r, size, MAX_NAME, out));
+    MG_TRY(read_text(r, size, MAX_NAME, out));
     return *out ? MG_OK : fail(r, MG_ERR_INVALID, "a name that is no UTF-8 text, or holds a NUL");
 }
 
@@ -247,7 +240,7 @@ static enum mg_code read_packed(struct reader *r, enum kind kind, uint64_t size,
         return mg_wire_skip(&r->wire, size) ? MG_OK : truncated(r);
     }
     while (mg_wire_position(&r->wire) < end) {
-        TRY(read_element(r, kind, push(r, list, element_size(kind))));
+        MG_TRY(read_element(r, kind, push(r, list, element_size(kind))));
         set_budget(r);
     }
     return mg_wire_position(&r->wire) == end ? MG_OK : fail(r, MG_ERR_SYNTAX, "a list that ends inside an element");
@@ -441,8 +434,8 @@ static enum mg_code read_all(void *context, struct mg_error *err)
     (void)err;
     while (r->depth > 1 || !mg_wire_at_end(&r->wire)) {
         set_budget(r);
-        TRY(read_field(r));
-        TRY(close_messages(r));
+        MG_TRY(read_field(r));
+        MG_TRY(close_messages(r));
     }
     return r->wire.broken ? truncated(r) : MG_OK;
 }
@@ -472,7 +465,7 @@ enum mg_code mg_onnx_parse_model(const struct mg_bytes *source, struct onnx_pars
 
 enum mg_code mg_onnx_parse_tensor(const struct mg_bytes *source, struct onnx_parse *how, struct onnx_tensor *out)
 {
-    TRY(parse(source, how, &tensor_message, out));
+    MG_TRY(parse(source, how, &tensor_message, out));
     return check_tensor(out) ? mg_fail(how->err, MG_ERR_INVALID, "", "%s", check_tensor(out)) : MG_OK;
 }
 

@@ -8,13 +8,6 @@
 
 #include "graph/graph.h"
 
-#define MG_TRY(call)                                                                                                   \
-    do {                                                                                                               \
-        enum mg_code code_ = (call);                                                                                   \
-        if (code_ != MG_OK)                                                                                            \
-            return code_;                                                                                              \
-    } while (0)
-
 /* ---- schemas ---- */
 enum mg_presence {
     MG_ATTR_NEEDED,
