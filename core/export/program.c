@@ -81,7 +81,7 @@ static const char *changed_attrs(const struct mg_torch *t, const struct mg_op_in
             continue;
         changed = true;
         mg_write_key(&w, mg_attr_name(desc->attrs[i].key));
-        mg_write_attr_value(&w, &desc->attrs[i]);
+        mg_attr_write(&w, &desc->attrs[i]);
     }
     mg_write_end_object(&w);
     const char *text = taken(&w, t->e->arena);

@@ -15,8 +15,6 @@ enum mg_code mg_graph_read(const char *json, size_t size, struct mg_arena *arena
  * the way to another process: "gradient_of" (a forward operator's name) on operators, and
  * "forward_ops", how many of the listed operators go forward. Both are read back. */
 void mg_graph_write(struct mg_writer *w, const struct mg_graph *g);
-/* The value of an attribute, as it stands after its name. */
-void mg_write_attr_value(struct mg_writer *w, const struct mg_attr *attr);
 void mg_graph_write_dot(struct mg_writer *w, const struct mg_graph *g);
 
 #endif

@@ -50,11 +50,6 @@ static void write_names(struct mg_writer *w, const char *key, const struct mg_gr
     mg_write_end_array(w);
 }
 
-void mg_write_attr_value(struct mg_writer *w, const struct mg_attr *attr)
-{
-    mg_attr_write(w, attr);
-}
-
 static void write_attr(struct mg_writer *w, const struct mg_op_info *op, const struct mg_attr *attr)
 {
     bool opaque = op->type == MG_OP_OPAQUE;
@@ -70,7 +65,7 @@ static void write_attr(struct mg_writer *w, const struct mg_op_info *op, const s
         mg_native_write_axes(w, attr, op->in_count, op->out_count);
         return;
     }
-    mg_write_attr_value(w, attr);
+    mg_attr_write(w, attr);
 }
 
 static void write_op(struct mg_writer *w, const struct mg_graph *g, const struct mg_op_info *op)

@@ -131,107 +131,99 @@ void grad_squared_error(struct mg_grad *d)
 
 /* ---- one operand ---- */
 
-/* An operator of its own for the gradient, which reads dy and the forward operand or result. */
-static void give_own(struct mg_grad *d, enum mg_op_type type, mg_value other)
-{
-    mg_value in[2] = {mg_grad_dy(d, 0), other}, out;
-    mg_grad_emit_like(d, type, in, 2, NULL, 0, &out, 1);
-    mg_grad_give(d, 0, out);
-}
-
 void grad_relu(struct mg_grad *d)
 {
-    give_own(d, MG_OP_RELU_GRAD, mg_grad_out(d, 0));
+    mg_grad_give_own(d, MG_OP_RELU_GRAD, mg_grad_out(d, 0));
 }
 
 void grad_leaky_relu(struct mg_grad *d)
 {
-    give_own(d, MG_OP_LEAKY_RELU_GRAD, mg_grad_out(d, 0));
+    mg_grad_give_own(d, MG_OP_LEAKY_RELU_GRAD, mg_grad_out(d, 0));
 }
 
 void grad_elu(struct mg_grad *d)
 {
-    give_own(d, MG_OP_ELU_GRAD, mg_grad_out(d, 0));
+    mg_grad_give_own(d, MG_OP_ELU_GRAD, mg_grad_out(d, 0));
 }
 
 void grad_sigmoid(struct mg_grad *d)
 {
-    give_own(d, MG_OP_SIGMOID_GRAD, mg_grad_out(d, 0));
+    mg_grad_give_own(d, MG_OP_SIGMOID_GRAD, mg_grad_out(d, 0));
 }
 
 void grad_tanh(struct mg_grad *d)
 {
-    give_own(d, MG_OP_TANH_GRAD, mg_grad_out(d, 0));
+    mg_grad_give_own(d, MG_OP_TANH_GRAD, mg_grad_out(d, 0));
 }
 
 void grad_erf(struct mg_grad *d)
 {
-    give_own(d, MG_OP_ERF_GRAD, mg_grad_in(d, 0));
+    mg_grad_give_own(d, MG_OP_ERF_GRAD, mg_grad_in(d, 0));
 }
 
 void grad_silu(struct mg_grad *d)
 {
-    give_own(d, MG_OP_SILU_GRAD, mg_grad_in(d, 0));
+    mg_grad_give_own(d, MG_OP_SILU_GRAD, mg_grad_in(d, 0));
 }
 
 void grad_gelu(struct mg_grad *d)
 {
-    give_own(d, MG_OP_GELU_GRAD, mg_grad_in(d, 0));
+    mg_grad_give_own(d, MG_OP_GELU_GRAD, mg_grad_in(d, 0));
 }
 
 void grad_hard_swish(struct mg_grad *d)
 {
-    give_own(d, MG_OP_HARD_SWISH_GRAD, mg_grad_in(d, 0));
+    mg_grad_give_own(d, MG_OP_HARD_SWISH_GRAD, mg_grad_in(d, 0));
 }
 
 void grad_hard_sigmoid(struct mg_grad *d)
 {
-    give_own(d, MG_OP_HARD_SIGMOID_GRAD, mg_grad_in(d, 0));
+    mg_grad_give_own(d, MG_OP_HARD_SIGMOID_GRAD, mg_grad_in(d, 0));
 }
 
 void grad_softplus(struct mg_grad *d)
 {
-    give_own(d, MG_OP_SOFTPLUS_GRAD, mg_grad_in(d, 0));
+    mg_grad_give_own(d, MG_OP_SOFTPLUS_GRAD, mg_grad_in(d, 0));
 }
 
 void grad_softsign(struct mg_grad *d)
 {
-    give_own(d, MG_OP_SOFTSIGN_GRAD, mg_grad_in(d, 0));
+    mg_grad_give_own(d, MG_OP_SOFTSIGN_GRAD, mg_grad_in(d, 0));
 }
 
 void grad_selu(struct mg_grad *d)
 {
-    give_own(d, MG_OP_SELU_GRAD, mg_grad_out(d, 0));
+    mg_grad_give_own(d, MG_OP_SELU_GRAD, mg_grad_out(d, 0));
 }
 
 void grad_celu(struct mg_grad *d)
 {
-    give_own(d, MG_OP_CELU_GRAD, mg_grad_out(d, 0));
+    mg_grad_give_own(d, MG_OP_CELU_GRAD, mg_grad_out(d, 0));
 }
 
 void grad_mish(struct mg_grad *d)
 {
-    give_own(d, MG_OP_MISH_GRAD, mg_grad_in(d, 0));
+    mg_grad_give_own(d, MG_OP_MISH_GRAD, mg_grad_in(d, 0));
 }
 
 void grad_thresholded_relu(struct mg_grad *d)
 {
-    give_own(d, MG_OP_THRESHOLDED_RELU_GRAD, mg_grad_in(d, 0));
+    mg_grad_give_own(d, MG_OP_THRESHOLDED_RELU_GRAD, mg_grad_in(d, 0));
 }
 
 void grad_shrink(struct mg_grad *d)
 {
-    give_own(d, MG_OP_SHRINK_GRAD, mg_grad_in(d, 0));
+    mg_grad_give_own(d, MG_OP_SHRINK_GRAD, mg_grad_in(d, 0));
 }
 
 void grad_clip(struct mg_grad *d)
 {
-    give_own(d, MG_OP_CLIP_GRAD, mg_grad_in(d, 0));
+    mg_grad_give_own(d, MG_OP_CLIP_GRAD, mg_grad_in(d, 0));
 }
 
 void grad_dropout(struct mg_grad *d)
 {
-    give_own(d, MG_OP_DROPOUT_GRAD, mg_grad_out(d, 1));
+    mg_grad_give_own(d, MG_OP_DROPOUT_GRAD, mg_grad_out(d, 1));
 }
 
 void grad_affine(struct mg_grad *d)

@@ -255,3 +255,10 @@ void mg_grad_give(struct mg_grad *d, uint32_t i, mg_value contribution)
     }
     d->gradient[operand] = contribution;
 }
+
+void mg_grad_give_own(struct mg_grad *d, enum mg_op_type type, mg_value other)
+{
+    mg_value in[2] = {mg_grad_dy(d, 0), other}, out;
+    mg_grad_emit_like(d, type, in, 2, NULL, 0, &out, 1);
+    mg_grad_give(d, 0, out);
+}

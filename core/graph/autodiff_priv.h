@@ -30,6 +30,8 @@ const struct mg_shape *mg_grad_shape(const struct mg_grad *d, mg_value value);
 
 /* Adds a contribution to operand i's gradient, summed over broadcast dimensions. Nothing if it is not wanted. */
 void mg_grad_give(struct mg_grad *d, uint32_t i, mg_value contribution);
+/* By an operator of its own for the gradient, which reads dy and one more and has the forward operator's attributes. */
+void mg_grad_give_own(struct mg_grad *d, enum mg_op_type type, mg_value other);
 void mg_grad_fail(struct mg_grad *d, const char *why);
 
 /* `name`, or name.1, name.2, ... if a value has it already. */

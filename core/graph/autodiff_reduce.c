@@ -114,22 +114,14 @@ void grad_cumsum(struct mg_grad *d)
     mg_grad_give(d, 0, out);
 }
 
-/* (dy, one more) -> dx with the forward operator's attributes */
-static void give_own(struct mg_grad *d, enum mg_op_type type, mg_value other)
-{
-    mg_value in[2] = {mg_grad_dy(d, 0), other}, out;
-    mg_grad_emit_like(d, type, in, 2, NULL, 0, &out, 1);
-    mg_grad_give(d, 0, out);
-}
-
 void grad_softmax(struct mg_grad *d)
 {
-    give_own(d, MG_OP_SOFTMAX_GRAD, mg_grad_out(d, 0));
+    mg_grad_give_own(d, MG_OP_SOFTMAX_GRAD, mg_grad_out(d, 0));
 }
 
 void grad_log_softmax(struct mg_grad *d)
 {
-    give_own(d, MG_OP_LOG_SOFTMAX_GRAD, mg_grad_out(d, 0));
+    mg_grad_give_own(d, MG_OP_LOG_SOFTMAX_GRAD, mg_grad_out(d, 0));
 }
 
 static void give_loss(struct mg_grad *d, enum mg_op_type type)
@@ -237,7 +229,7 @@ void grad_batch_norm_inference(struct mg_grad *d)
 
 void grad_lrn(struct mg_grad *d)
 {
-    give_own(d, MG_OP_LRN_GRAD, mg_grad_in(d, 0));
+    mg_grad_give_own(d, MG_OP_LRN_GRAD, mg_grad_in(d, 0));
 }
 
 static mg_value mean_over(struct mg_grad *d, mg_value x, const struct mg_attr *axes)
@@ -273,12 +265,12 @@ static void give_spatial(struct mg_grad *d, enum mg_op_type type)
 
 void grad_max_pool(struct mg_grad *d)
 {
-    give_own(d, MG_OP_MAX_POOL_GRAD, mg_grad_in(d, 0));
+    mg_grad_give_own(d, MG_OP_MAX_POOL_GRAD, mg_grad_in(d, 0));
 }
 
 void grad_lp_pool(struct mg_grad *d)
 {
-    give_own(d, MG_OP_LP_POOL_GRAD, mg_grad_in(d, 0));
+    mg_grad_give_own(d, MG_OP_LP_POOL_GRAD, mg_grad_in(d, 0));
 }
 
 /* dy at the indices */
@@ -296,7 +288,7 @@ void grad_adaptive_avg_pool(struct mg_grad *d)
 
 void grad_global_max_pool(struct mg_grad *d)
 {
-    give_own(d, MG_OP_GLOBAL_MAX_POOL_GRAD, mg_grad_in(d, 0));
+    mg_grad_give_own(d, MG_OP_GLOBAL_MAX_POOL_GRAD, mg_grad_in(d, 0));
 }
 
 void grad_avg_pool(struct mg_grad *d)

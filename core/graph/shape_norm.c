@@ -41,6 +41,30 @@ static void gradients(struct mg_infer *t, uint32_t x, uint32_t scale)
         result(t, i, &t->in[scale], t->in_dtype[scale]);
 }
 
+/* (x[, scale, shift]) -> y, mean, rstd */
+static enum mg_code normalised(struct mg_infer *t, const struct mg_shape *stat, const struct mg_shape *param)
+{
+    MG_TRY(want_pair(t, 1));
+    MG_TRY(want(t, 1, "scale", param));
+    MG_TRY(want(t, 2, "shift", param));
+    result(t, 0, &t->in[0], t->in_dtype[0]);
+    result(t, 1, stat, mg_dtype_of_statistics(t->in_dtype[0]));
+    result(t, 2, stat, mg_dtype_of_statistics(t->in_dtype[0]));
+    return MG_OK;
+}
+
+/* (dy, x, mean, rstd[, scale]) -> dx[, dscale, dshift] */
+static enum mg_code normalised_grad(struct mg_infer *t, const struct mg_shape *stat, const struct mg_shape *param)
+{
+    MG_TRY(want(t, 0, "dy", &t->in[1]));
+    MG_TRY(want(t, 2, "mean", stat));
+    MG_TRY(want(t, 3, "rstd", stat));
+    MG_TRY(want(t, 4, "scale", param));
+    MG_TRY(want_results(t, t->in_count == 5 ? 3 : 1));
+    gradients(t, 1, 4);
+    return MG_OK;
+}
+
 /* ---- layer_norm, rms_norm: dimensions [axis, rank) ---- */
 
 static enum mg_code layer_shapes(struct mg_infer *t, uint32_t x, struct mg_shape *rows, struct mg_shape *params)
@@ -60,27 +84,15 @@ static enum mg_code layer_shapes(struct mg_infer *t, uint32_t x, struct mg_shape
 enum mg_code mg_shape_layer_norm(struct mg_infer *t)
 {
     struct mg_shape rows, params;
-    MG_TRY(want_pair(t, 1));
     MG_TRY(layer_shapes(t, 0, &rows, &params));
-    MG_TRY(want(t, 1, "scale", &params));
-    MG_TRY(want(t, 2, "shift", &params));
-    result(t, 0, &t->in[0], t->in_dtype[0]);
-    result(t, 1, &rows, mg_dtype_of_statistics(t->in_dtype[0]));
-    result(t, 2, &rows, mg_dtype_of_statistics(t->in_dtype[0]));
-    return MG_OK;
+    return normalised(t, &rows, &params);
 }
 
 enum mg_code mg_shape_layer_norm_grad(struct mg_infer *t)
 {
     struct mg_shape rows, params;
     MG_TRY(layer_shapes(t, 1, &rows, &params));
-    MG_TRY(want(t, 0, "dy", &t->in[1]));
-    MG_TRY(want(t, 2, "mean", &rows));
-    MG_TRY(want(t, 3, "rstd", &rows));
-    MG_TRY(want(t, 4, "scale", &params));
-    MG_TRY(want_results(t, t->in_count == 5 ? 3 : 1));
-    gradients(t, 1, 4);
-    return MG_OK;
+    return normalised_grad(t, &rows, &params);
 }
 
 enum mg_code mg_shape_rms_norm(struct mg_infer *t)
@@ -122,28 +134,16 @@ static struct mg_shape channels(const struct mg_shape *x)
 
 enum mg_code mg_shape_batch_norm(struct mg_infer *t)
 {
-    MG_TRY(want_pair(t, 1));
     MG_TRY(mg_infer_rank(t, 0, 2, MG_MAX_RANK));
     struct mg_shape stat = per_channel(&t->in[0]), param = channels(&t->in[0]);
-    MG_TRY(want(t, 1, "scale", &param));
-    MG_TRY(want(t, 2, "shift", &param));
-    result(t, 0, &t->in[0], t->in_dtype[0]);
-    result(t, 1, &stat, mg_dtype_of_statistics(t->in_dtype[0]));
-    result(t, 2, &stat, mg_dtype_of_statistics(t->in_dtype[0]));
-    return MG_OK;
+    return normalised(t, &stat, &param);
 }
 
 enum mg_code mg_shape_batch_norm_grad(struct mg_infer *t)
 {
     MG_TRY(mg_infer_rank(t, 1, 2, MG_MAX_RANK));
     struct mg_shape stat = per_channel(&t->in[1]), param = channels(&t->in[1]);
-    MG_TRY(want(t, 0, "dy", &t->in[1]));
-    MG_TRY(want(t, 2, "mean", &stat));
-    MG_TRY(want(t, 3, "rstd", &stat));
-    MG_TRY(want(t, 4, "scale", &param));
-    MG_TRY(want_results(t, t->in_count == 5 ? 3 : 1));
-    gradients(t, 1, 4);
-    return MG_OK;
+    return normalised_grad(t, &stat, &param);
 }
 
 enum mg_code mg_shape_bn_apply(struct mg_infer *t)
@@ -205,27 +205,15 @@ static enum mg_code group_shapes(struct mg_infer *t, uint32_t x, struct mg_shape
 enum mg_code mg_shape_group_norm(struct mg_infer *t)
 {
     struct mg_shape stat, param;
-    MG_TRY(want_pair(t, 1));
     MG_TRY(group_shapes(t, 0, &stat, &param));
-    MG_TRY(want(t, 1, "scale", &param));
-    MG_TRY(want(t, 2, "shift", &param));
-    result(t, 0, &t->in[0], t->in_dtype[0]);
-    result(t, 1, &stat, mg_dtype_of_statistics(t->in_dtype[0]));
-    result(t, 2, &stat, mg_dtype_of_statistics(t->in_dtype[0]));
-    return MG_OK;
+    return normalised(t, &stat, &param);
 }
 
 enum mg_code mg_shape_group_norm_grad(struct mg_infer *t)
 {
     struct mg_shape stat, param;
     MG_TRY(group_shapes(t, 1, &stat, &param));
-    MG_TRY(want(t, 0, "dy", &t->in[1]));
-    MG_TRY(want(t, 2, "mean", &stat));
-    MG_TRY(want(t, 3, "rstd", &stat));
-    MG_TRY(want(t, 4, "scale", &param));
-    MG_TRY(want_results(t, t->in_count == 5 ? 3 : 1));
-    gradients(t, 1, 4);
-    return MG_OK;
+    return normalised_grad(t, &stat, &param);
 }
 
 /* (x) or (dy, x): normalised over neighbouring channels. */
