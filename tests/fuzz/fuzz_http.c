@@ -2,6 +2,7 @@
  * it knows no job. One server serves all inputs, as the daemon does. */
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -160,11 +161,18 @@ static struct server *open_server(void)
     return s;
 }
 
+/* Ports would run out: no TIME_WAIT here, and where the server closes first it is spread over many addresses. */
 static int connect_to(const struct server *s)
 {
+    static uint32_t connections;
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    const struct linger abrupt = {1, 0}; /* no TIME_WAIT: ports would run out */
+    struct sockaddr_in from = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK + ++connections % 128)}};
+    const struct linger abrupt = {1, 0};
+    const int port_later = 1;
     int fd = socket(AF_INET, SOCK_STREAM, 0);
+    setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &port_later, sizeof port_later);
+    if (bind(fd, (struct sockaddr *)&from, sizeof from) != 0)
+        abort();
     address.sin_port = htons((uint16_t)strtol(strrchr(mg_http_address(s->http), ':') + 1, NULL, 10));
     setsockopt(fd, SOL_SOCKET, SO_LINGER, &abrupt, sizeof abrupt);
     if (connect(fd, (struct sockaddr *)&address, sizeof address) != 0)
