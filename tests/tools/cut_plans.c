@@ -75,7 +75,7 @@ static bool write_plan(const struct mg_graph *g, const struct mg_plan *plan, str
     struct mg_error err = {0};
     struct mg_writer w;
     mg_writer_init(&w);
-    enum mg_code code = mg_export_write(MG_EXPORT_JSON, &w, g, plan, arena, &err);
+    enum mg_code code = mg_export_write(MG_EXPORT_JSON, &w, g, plan, NULL, arena, &err);
     FILE *file = code == MG_OK && mg_writer_finish(&w) ? fopen(path, "wb") : NULL;
     bool written = file && fwrite(w.data, 1, w.size, file) == w.size;
     if (file)
