@@ -72,7 +72,9 @@ struct loop {
     struct onnx_value **in, **out; /* of one round */
     uint32_t states, before;       /* values that go round; outputs before them */
     int64_t rounds, done;
-    mg_value *rows; /* of each output that is collected, one for each round */
+    mg_value *rows;                   /* of each output that is collected, one for each round */
+    const int64_t *axes, *directions; /* of collected outputs, or NULL: the first, forwards */
+    uint32_t axis_count, direction_count;
 };
 
 static struct onnx_value *constant(struct onnx_call *c, int64_t number, enum mg_dtype dtype)
@@ -102,7 +104,19 @@ static void open_loop(struct onnx_call *c, struct loop *l)
     l->rows = MG_NEW_ARRAY(c->m->arena, mg_value, (uint64_t)(out + 1) * (uint64_t)(l->rounds + 1));
 }
 
-/* One round: values that go round are taken over, collected ones become rows of a new first dimension. */
+/* Entry i of a list that may be absent, or shorter. */
+static int64_t entry(const int64_t *list, uint32_t count, uint32_t i)
+{
+    return list && i < count ? list[i] : 0;
+}
+
+/* Where collected output i gets its new dimension. */
+static uint32_t collecting_axis(struct onnx_call *c, const struct loop *l, uint32_t i, uint32_t rank)
+{
+    return mg_onnx_axis(c, entry(l->axes, l->axis_count, i - l->before - l->states), rank);
+}
+
+/* One round: values that go round are taken over, collected ones become rows of a new dimension. */
 static void add_round(struct onnx_call *c, struct loop *l, uint32_t first_state)
 {
     const char *prefix = mg_arena_printf(c->m->arena, "%s/%lld/", c->name, (long long)l->done);
@@ -111,12 +125,18 @@ static void add_round(struct onnx_call *c, struct loop *l, uint32_t first_state)
         l->in[first_state + i] = l->out[l->before + i];
     for (uint32_t i = l->before + l->states; i < l->graph->outputs.count && c->code == MG_OK; i++) {
         mg_value row = mg_onnx_materialise(c->m, l->out[i], MG_KIND_CONSTANT);
-        struct mg_shape shape = {.rank = l->out[i]->shape.rank + 1, .dim = {1}};
-        if (shape.rank > MG_MAX_RANK)
+        const struct mg_shape *own = &l->out[i]->shape;
+        struct mg_shape shape = {.rank = own->rank + 1};
+        if (shape.rank > MG_MAX_RANK) {
             mg_onnx_unsupported(c, "to %u dimensions", shape.rank);
-        else
-            memcpy(shape.dim + 1, l->out[i]->shape.dim, (shape.rank - 1) * sizeof shape.dim[0]);
-        l->rows[i * (uint64_t)l->rounds + (uint64_t)l->done] = mg_onnx_reshape(c, row, &shape);
+            return;
+        }
+        uint32_t axis = collecting_axis(c, l, i, shape.rank);
+        for (uint32_t d = 0; d < shape.rank; d++)
+            shape.dim[d] = d == axis ? 1 : own->dim[d - (d > axis)];
+        bool backwards = entry(l->directions, l->direction_count, i - l->before - l->states) != 0;
+        int64_t place = backwards ? l->rounds - 1 - l->done : l->done;
+        l->rows[i * (uint64_t)l->rounds + (uint64_t)place] = mg_onnx_reshape(c, row, &shape);
     }
     l->done++;
 }
@@ -127,10 +147,12 @@ static void close_loop(struct onnx_call *c, const struct loop *l, uint32_t first
         mg_onnx_alias(c, i, l->in[first_state + i]);
     for (uint32_t i = l->states; i < c->out_count && c->code == MG_OK; i++) {
         const mg_value *rows = l->rows + (l->before + i) * (uint64_t)l->rounds;
-        if (l->done == 0)
+        if (l->done == 0) {
             mg_onnx_unsupported(c, "of no round");
-        else
-            mg_onnx_result(c, i, mg_onnx_add(c, MG_OP_CONCAT, rows, (uint32_t)l->done, ATTRS(A_INT(AXIS, 0)), 1, NULL));
+            return;
+        }
+        uint32_t axis = collecting_axis(c, l, l->before + i, mg_onnx_info(c, rows[0])->shape.rank);
+        mg_onnx_result(c, i, mg_onnx_add(c, MG_OP_CONCAT, rows, (uint32_t)l->done, ATTRS(A_INT(AXIS, axis)), 1, NULL));
     }
 }
 
@@ -160,13 +182,15 @@ void onnx_rule_loop(struct onnx_call *c, int which)
     close_loop(c, &l, 2);
 }
 
-/* Round t's part of a sequence along its first dimension. */
-static struct onnx_value *row_of(struct onnx_call *c, uint32_t operand, int64_t t)
+/* Entry t of a sequence along one of its dimensions, which goes. */
+static struct onnx_value *row_of(struct onnx_call *c, uint32_t operand, uint32_t along, int64_t t)
 {
     const struct mg_shape *whole = mg_onnx_shape(c, operand);
-    const int64_t axis = 0, end = t + 1;
-    struct mg_shape shape = {.rank = whole->rank ? whole->rank - 1 : 0};
-    memcpy(shape.dim, whole->dim + 1, shape.rank * sizeof shape.dim[0]);
+    const int64_t axis = along, end = t + 1;
+    struct mg_shape shape = {.rank = 0};
+    for (uint32_t d = 0; d < whole->rank; d++)
+        if (d != along)
+            shape.dim[shape.rank++] = whole->dim[d];
     mg_value row = mg_onnx_add(c, MG_OP_SLICE, OPERANDS(mg_onnx_in(c, operand)),
                                ATTRS(A_INTS(STARTS, &t, 1), A_INTS(ENDS, &end, 1), A_INTS(AXES, &axis, 1)), 1, NULL);
     row = mg_onnx_reshape(c, row, &shape);
@@ -176,37 +200,52 @@ static struct onnx_value *row_of(struct onnx_call *c, uint32_t operand, int64_t 
     return value;
 }
 
-static bool all_zero(struct onnx_call *c, const char *name)
+/* The rounds of a scan: as many as each sequence is long. */
+static int64_t sequence_length(struct onnx_call *c, const struct loop *l, const int64_t *axes, uint32_t axis_count)
 {
-    uint32_t count;
-    const int64_t *list = mg_onnx_ints(c, name, &count);
-    for (uint32_t i = 0; list && i < count; i++)
-        if (list[i] != 0)
-            return false;
-    return true;
+    int64_t length = 0;
+    for (uint32_t i = l->states; i < c->in_count && c->code == MG_OK; i++) {
+        const struct mg_shape *shape = mg_onnx_shape(c, i);
+        uint32_t axis = mg_onnx_axis(c, entry(axes, axis_count, i - l->states), shape->rank);
+        if (c->code != MG_OK)
+            return 0;
+        if (i > l->states && shape->dim[axis] != length)
+            mg_onnx_invalid(c, "its sequences have lengths %lld and %lld", (long long)length,
+                            (long long)shape->dim[axis]);
+        length = shape->dim[axis];
+    }
+    return length;
 }
 
 /* (states..., sequences...); body: (states..., rows...) -> states, collected. */
 void onnx_rule_scan(struct onnx_call *c, int which)
 {
     int64_t sequences = mg_onnx_int(c, "num_scan_inputs", 0);
+    uint32_t axis_count, direction_count;
+    const int64_t *axes = mg_onnx_ints(c, "scan_input_axes", &axis_count);
+    const int64_t *directions = mg_onnx_ints(c, "scan_input_directions", &direction_count);
     struct loop l = {.graph = body_of(c, "body")};
     (void)which;
-    if (c->opset < 9 || !all_zero(c, "scan_input_axes") || !all_zero(c, "scan_input_directions") ||
-        !all_zero(c, "scan_output_axes") || !all_zero(c, "scan_output_directions"))
-        mg_onnx_unsupported(c, "of opset 8, along another axis, or backwards");
-    if (sequences < 1 || sequences > c->in_count || mg_onnx_shape(c, c->in_count - 1)->rank < 1)
+    l.axes = mg_onnx_ints(c, "scan_output_axes", &l.axis_count);
+    l.directions = mg_onnx_ints(c, "scan_output_directions", &l.direction_count);
+    if (c->opset < 9)
+        mg_onnx_unsupported(c, "of opset 8");
+    if (sequences < 1 || sequences > c->in_count)
         mg_onnx_invalid(c, "num_scan_inputs is %lld", (long long)sequences);
     if (c->code != MG_OK || !l.graph)
         return;
     l.states = c->in_count - (uint32_t)sequences;
-    l.rounds = mg_onnx_shape(c, c->in_count - 1)->dim[0];
+    l.rounds = sequence_length(c, &l, axes, axis_count);
     open_loop(c, &l);
     for (uint32_t i = 0; i < l.states && c->code == MG_OK; i++)
         l.in[i] = c->in[i];
     while (l.done < l.rounds && c->code == MG_OK) {
-        for (uint32_t i = l.states; i < c->in_count && i < l.graph->inputs.count; i++)
-            l.in[i] = row_of(c, i, l.done);
+        for (uint32_t i = l.states; i < c->in_count && i < l.graph->inputs.count; i++) {
+            uint32_t nth = i - l.states,
+                     axis = mg_onnx_axis(c, entry(axes, axis_count, nth), mg_onnx_shape(c, i)->rank);
+            bool backwards = entry(directions, direction_count, nth) != 0;
+            l.in[i] = row_of(c, i, axis, backwards ? l.rounds - 1 - l.done : l.done);
+        }
         add_round(c, &l, 0);
     }
     close_loop(c, &l, 0);

@@ -55,9 +55,10 @@ mg_value mg_onnx_materialise(struct onnx_import *m, struct onnx_value *value, en
         return value->value;
     value->name = mg_onnx_unique(&m->value_names, m->arena, *value->name ? value->name : "constant");
     value->value = mg_graph_add_value(m->g, value->name, kind, value->dtype, &value->shape);
-    if (value->data && value->value != MG_NONE)
+    const struct mg_onnx_data *data = value->data ? value->data : value->stored;
+    if (data && value->value != MG_NONE)
         *MG_PUSH(m->g->arena, m->out->contents, m->out->content_count, m->out->content_capacity) =
-            (struct mg_onnx_content){m->g->values[value->value].name, kept_data(m, value->data)};
+            (struct mg_onnx_content){m->g->values[value->value].name, kept_data(m, data)};
     return value->value;
 }
 
@@ -79,7 +80,9 @@ enum mg_code mg_onnx_add_initializers(struct onnx_scope *s, const struct onnx_gr
             return code;
         value->dtype = shape.dtype;
         value->shape = shape.shape;
-        value->constant = value->data != NULL;
+        value->constant = value->data && !tensor->large;
+        value->stored = value->data;
+        value->data = value->constant ? value->data : NULL;
         mg_onnx_define(s, name, value);
     }
     return MG_OK;

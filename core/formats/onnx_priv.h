@@ -36,8 +36,10 @@ struct onnx_value {
     enum onnx_origin origin;
     mg_value value;                  /* of the graph; MG_NONE while nothing reads it */
     const struct mg_onnx_data *data; /* contents, if known */
-    bool constant;                   /* the same in every run */
-    bool lost;                       /* made by something unsupported */
+    const struct mg_onnx_data
+        *stored;   /* contents that are kept but not looked at, so that the graph is always the same */
+    bool constant; /* the same in every run */
+    bool lost;     /* made by something unsupported */
 };
 
 /* ---- the whole ---- */

@@ -235,9 +235,11 @@ static bool is_data(enum kind kind)
 static enum mg_code read_packed(struct reader *r, enum kind kind, uint64_t size, void *object, struct onnx_list *list)
 {
     uint64_t end = mg_wire_position(&r->wire) + size;
-    if (is_data(kind) && !r->how->keep_data && size > KEEP_BYTES) {
-        ((struct onnx_tensor *)object)->dropped = true;
-        return mg_wire_skip(&r->wire, size) ? MG_OK : truncated(r);
+    if (is_data(kind) && size > KEEP_BYTES) {
+        ((struct onnx_tensor *)object)->large = true;
+        ((struct onnx_tensor *)object)->dropped = !r->how->keep_data;
+        if (!r->how->keep_data)
+            return mg_wire_skip(&r->wire, size) ? MG_OK : truncated(r);
     }
     while (mg_wire_position(&r->wire) < end) {
         MG_TRY(read_element(r, kind, push(r, list, element_size(kind))));
@@ -249,18 +251,21 @@ static enum mg_code read_packed(struct reader *r, enum kind kind, uint64_t size,
 static enum mg_code read_single(struct reader *r, enum kind kind, void *object, struct onnx_list *list)
 {
     uint64_t ignored;
-    if (is_data(kind) && !r->how->keep_data && list->count >= KEEP_BYTES / 8) {
-        ((struct onnx_tensor *)object)->dropped = true;
-        return read_element(r, kind, &ignored);
+    if (is_data(kind) && list->count >= KEEP_BYTES / 8) {
+        ((struct onnx_tensor *)object)->large = true;
+        ((struct onnx_tensor *)object)->dropped = !r->how->keep_data;
+        if (!r->how->keep_data)
+            return read_element(r, kind, &ignored);
     }
     return read_element(r, kind, push(r, list, element_size(kind)));
 }
 
 /* ---- one field ---- */
 
-static enum mg_code read_raw(struct reader *r, uint64_t size, struct onnx_blob *blob)
+static enum mg_code read_raw(struct reader *r, uint64_t size, struct onnx_tensor *tensor, struct onnx_blob *blob)
 {
     *blob = (struct onnx_blob){.size = size};
+    tensor->large = tensor->large || size > KEEP_BYTES;
     if (size > KEEP_BYTES && !r->how->keep_data)
         return mg_wire_skip(&r->wire, size) ? MG_OK : truncated(r);
     uint8_t *data = NULL;
@@ -320,7 +325,7 @@ static enum mg_code read_delimited(struct reader *r, const struct field *field, 
     case MANY:
         return open_message(r, field, size, into);
     case DATA_RAW:
-        return read_raw(r, size, (struct onnx_blob *)into);
+        return read_raw(r, size, (struct onnx_tensor *)object, (struct onnx_blob *)into);
     case COUNTED:
         ((struct onnx_list *)into)->count += 1;
         return mg_wire_skip(&r->wire, size) ? MG_OK : truncated(r);

@@ -24,6 +24,7 @@ struct onnx_tensor {
     struct onnx_list floats, doubles, ints; /* float, double, int64_t: typed data */
     struct onnx_list strings;               /* as blobs, to count them */
     bool dropped;                           /* typed data was not kept */
+    bool large;                             /* is only kept where all data is: says nothing about shapes */
 };
 struct onnx_graph;
 struct onnx_attribute {

@@ -32,8 +32,10 @@ typedef bool mg_onnx_folder(struct onnx_call *c, int which);
 #define MG_ONNX(op_type, min_in, max_in, rule, rule_which, fold, fold_which)                                           \
     mg_onnx_rule onnx_rule_##rule;                                                                                     \
     mg_onnx_folder onnx_fold_##fold;
+#define MG_ONNX_MICROSOFT(op_type, min_in, max_in, rule) mg_onnx_rule onnx_rule_##rule;
 #include "formats/onnx_rules.def"
 #undef MG_ONNX
+#undef MG_ONNX_MICROSOFT
 
 /* Shared by several files of rules. */
 

@@ -39,12 +39,13 @@ static void constant_of_tensor(struct onnx_call *c, const struct onnx_tensor *te
         mg_onnx_unsupported(c, "%s", err.message);
     } else if (code != MG_OK) {
         mg_onnx_invalid(c, "%s", err.message);
-    } else if (data) {
+    } else if (data && !tensor->large) {
         mg_onnx_fold(c, 0, data);
     } else {
-        /* too large to be kept: its shape is enough */
+        /* too large to be looked at: its shape is enough */
         mg_onnx_fold(c, 0, &shape);
         c->out[0]->data = NULL;
+        c->out[0]->stored = data;
         c->out[0]->constant = false;
         c->out[0]->origin = ONNX_INITIALIZER;
     }
