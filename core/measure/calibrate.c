@@ -178,11 +178,11 @@ static enum mg_code time_copy(struct mg_engine *engine, enum mg_stream stream, u
         memset(host, 0, bytes);
     bool store = stream == MG_STREAM_STORE;
     for (int i = -2; i < REPEATS && code == MG_OK; i++) {
-        double begin = mg_measure_clock();
+        double begin = mg_engine_clock(engine);
         code = mg_engine_copy(engine, stream, store ? host : device, store ? device : host, bytes, err);
         if (code == MG_OK)
             code = mg_engine_wait(engine, err);
-        samples[i < 0 ? 0 : i] = mg_measure_clock() - begin;
+        samples[i < 0 ? 0 : i] = mg_engine_clock(engine) - begin;
     }
     mg_engine_free(engine, MG_PLACE_DEVICE, device);
     mg_engine_free(engine, MG_PLACE_HOST, host);

@@ -23,7 +23,7 @@ struct mg_engine_properties {
     char driver[32], runtime[32], dnn[32], blas[32];
     uint32_t units; /* streaming multiprocessors; processors used */
     uint64_t memory_bytes;
-    uint64_t cache_bytes; /* last level */
+    uint64_t cache_bytes; /* the second level: what an operator may find of the one before */
     bool pinned;          /* host memory of copies */
 };
 
@@ -56,7 +56,7 @@ enum mg_code mg_prepared_run(struct mg_prepared *prepared, const void *const *in
 struct mg_time_policy {
     uint32_t warm_up, repeats; /* runs before, runs that count: at least one */
     double seconds;            /* stop repeating after as many, with what there is (at least 3 runs); 0: never */
-    bool cold;                 /* operands leave the caches between runs */
+    bool cold; /* operands leave the second-level cache between runs, as most have when a plan comes to an operator */
 };
 struct mg_timing {
     uint32_t n;                    /* runs that count */
@@ -76,6 +76,10 @@ enum mg_code mg_engine_time_op(struct mg_engine *engine, const struct mg_op_desc
 void mg_timing_of(double *samples, uint32_t count, struct mg_timing *out);
 /* Monotonic seconds. */
 double mg_measure_clock(void);
+/* Seconds by which runs are timed. On the processor, where the calling thread does all the work, that thread's own
+ * time: what others do on the machine meanwhile does not count, so that whole runs and single operators can be
+ * compared. */
+double mg_engine_clock(const struct mg_engine *engine);
 
 /* ---- memory and copies, for plans as wholes ---- */
 enum mg_place { MG_PLACE_DEVICE, MG_PLACE_HOST };

@@ -24,6 +24,7 @@ struct mg_backend {
     void (*release)(struct mg_prepared *prepared); /* also after a failed prepare; detail may be NULL */
     enum mg_code (*run)(struct mg_prepared *prepared, const void *const *in, void *const *out,
                         const struct mg_exec_origin *origin, struct mg_error *err);
+    double (*now)(void); /* where NULL: mg_measure_clock() */
     /* One timed run, seconds; where NULL: run and wait between two readings of the clock. */
     enum mg_code (*time_run)(struct mg_prepared *prepared, const void *const *in, void *const *out, double *seconds,
                              struct mg_error *err);

@@ -477,12 +477,12 @@ static enum mg_code run_one(struct mg_program *p, const struct instruction *item
 enum mg_code mg_program_run(struct mg_program *p, double *seconds, struct mg_error *err)
 {
     enum mg_code code = mg_engine_wait(p->engine, err);
-    double begin = mg_measure_clock();
+    double begin = mg_engine_clock(p->engine);
     for (size_t i = 0; i < p->count && !code; i++)
         code = run_one(p, &p->items[i], err);
     if (!code)
         code = mg_engine_wait(p->engine, err);
-    *seconds = mg_measure_clock() - begin;
+    *seconds = mg_engine_clock(p->engine) - begin;
     return code ? code : check_guards(p, err);
 }
 
@@ -503,11 +503,11 @@ static enum mg_code time_copy(struct mg_program *p, const struct instruction *it
     uint32_t repeats = policy->repeats < MOST ? policy->repeats : MOST;
     enum mg_code code = MG_OK;
     for (uint32_t i = 0; i < repeats && !code; i++) {
-        double begin = mg_measure_clock();
+        double begin = mg_engine_clock(p->engine);
         code = run_one(p, item, err);
         if (!code)
             code = mg_engine_wait(p->engine, err);
-        samples[i] = mg_measure_clock() - begin;
+        samples[i] = mg_engine_clock(p->engine) - begin;
     }
     mg_timing_of(samples, repeats, &timing);
     *seconds += timing.median_s;

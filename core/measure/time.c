@@ -7,13 +7,21 @@
 #include "base/digest.h"
 #include "measure/measure_priv.h"
 
-const struct mg_time_policy mg_time_policy_default = {.warm_up = 2, .repeats = 15, .seconds = 0.5};
+const struct mg_time_policy mg_time_policy_default = {.warm_up = 2, .repeats = 15, .seconds = 0.5, .cold = true};
+
+enum { MOST_INNER = 64 };
+static const double SHORTEST_SAMPLE = 2e-5;
 
 double mg_measure_clock(void)
 {
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
     return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+}
+
+double mg_engine_clock(const struct mg_engine *engine)
+{
+    return engine->backend->now ? engine->backend->now() : mg_measure_clock();
 }
 
 /* ---- statistics ---- */
@@ -50,8 +58,8 @@ struct trial {
     const struct mg_time_policy *policy;
     struct mg_timing *timing;
     struct mg_arena arena;
-    void **memory; /* operands, then results */
-    uint32_t count;
+    void **memory;         /* operands, then results */
+    uint32_t count, inner; /* inner: runs for one sample */
     void *flush; /* policy->cold: memory of the device, twice its cache, half of which is copied between runs */
     uint64_t flush_bytes;
 };
@@ -145,12 +153,21 @@ static enum mg_code run_once(const struct trial *t, double *seconds, struct mg_e
     void *const *out = t->memory + p->op.in_count;
     if (p->engine->backend->time_run)
         return p->engine->backend->time_run(p, in, out, seconds, err);
-    double begin = mg_measure_clock();
-    enum mg_code code = mg_prepared_run(p, in, out, NULL, err);
+    enum mg_code code = MG_OK;
+    double begin = mg_engine_clock(p->engine);
+    for (uint32_t i = 0; i < t->inner && code == MG_OK; i++)
+        code = mg_prepared_run(p, in, out, NULL, err);
     if (code == MG_OK)
         code = mg_engine_wait(p->engine, err);
-    *seconds = mg_measure_clock() - begin;
+    *seconds = (mg_engine_clock(p->engine) - begin) / t->inner;
     return code;
+}
+
+/* A short operator runs some times over for one sample, so that reading the clock does not count. */
+static void choose_inner(struct trial *t, double seconds)
+{
+    double wanted = ceil(SHORTEST_SAMPLE / (seconds > 0 ? seconds : SHORTEST_SAMPLE / MOST_INNER));
+    t->inner = t->flush || wanted < 1 ? 1 : wanted > MOST_INNER ? MOST_INNER : (uint32_t)wanted;
 }
 
 static enum mg_code repeat(struct trial *t, struct mg_error *err)
@@ -161,6 +178,8 @@ static enum mg_code repeat(struct trial *t, struct mg_error *err)
     enum mg_code code = MG_OK;
     for (uint32_t i = 0; i < policy->warm_up && code == MG_OK; i++)
         code = run_once(t, &samples[0], err);
+    if (policy->warm_up)
+        choose_inner(t, samples[0]);
     while (n < wanted && code == MG_OK) {
         code = flush_caches(t, err);
         code = code ? code : run_once(t, &samples[n++], err);
@@ -183,7 +202,7 @@ static enum mg_code try_it(void *context, struct mg_error *err)
 enum mg_code mg_prepared_time(struct mg_prepared *prepared, const struct mg_time_policy *policy, struct mg_timing *out,
                               struct mg_error *err)
 {
-    struct trial t = {.prepared = prepared, .policy = policy, .timing = out};
+    struct trial t = {.prepared = prepared, .policy = policy, .timing = out, .inner = 1};
     *out = (struct mg_timing){0};
     if (prepared->unmeasurable)
         return mg_prepared_refuse(prepared, err, prepared->unmeasurable);

@@ -95,7 +95,7 @@ struct bench {
 static enum mg_code run_plan(struct bench *b, const struct mg_plan *plan, double *predicted, double *measured,
                              bool *exact, struct mg_error *err)
 {
-    static const struct mg_time_policy policy = {.warm_up = 1, .repeats = 9, .seconds = 0.3};
+    static const struct mg_time_policy policy = {.warm_up = 1, .repeats = 9, .seconds = 0.3, .cold = true};
     struct mg_program *program;
     struct mg_program_facts facts;
     double samples[RUNS];
