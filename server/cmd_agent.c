@@ -21,20 +21,13 @@
 #include "measure/measure.h"
 #include "server/agent.h"
 #include "server/http_client.h"
+#include "server/interrupt.h"
 #include "server/options.h"
 #include "server/timing_parse.h"
 #include "server/version.h"
 
 enum { BATCH_MAX = 64, CANARY_ELEMENTS = 1 << 18, DISCARDS_MAX = 5 };
 static const double BATCH_SECONDS = 20, CANARY_SLACK = 1.05, SLOWEST_RETRY_S = 60, IDLE_S = 5, HEARTBEAT_S = 30;
-
-static volatile sig_atomic_t told_to_stop;
-
-static void on_signal(int number)
-{
-    (void)number;
-    told_to_stop = 1;
-}
 
 static double now(void)
 {
@@ -43,7 +36,7 @@ static double now(void)
 
 bool mg_agent_over(const struct mg_agent *a)
 {
-    return told_to_stop || (a->stop_at > 0 && now() >= a->stop_at);
+    return mg_interrupted() || (a->stop_at > 0 && now() >= a->stop_at);
 }
 
 /* In steps, so that a signal or the end of the time is seen. */
@@ -431,9 +424,8 @@ int mg_cmd_agent(int argc, char **argv)
     struct mg_agent a = {.server = NULL};
     int code;
     if (mg_options_parse(&options, MG_COMMAND_AGENT, argc, argv, &code)) {
-        struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
-        sigaction(SIGTERM, &action, NULL);
-        sigaction(SIGINT, &action, NULL);
+        mg_interrupt_catch(SIGTERM, true);
+        mg_interrupt_catch(SIGINT, true);
         code = MG_EXIT_USAGE;
         if (read_options(&options, &a)) {
             bool good = look_at_device(&a) && tell(&a, "idle");

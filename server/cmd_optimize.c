@@ -11,6 +11,7 @@
 #include "server/answer.h"
 #include "server/clock.h"
 #include "server/file.h"
+#include "server/interrupt.h"
 #include "server/source.h"
 
 struct optimize {
@@ -21,14 +22,6 @@ struct optimize {
     bool bar; /* stderr is a terminal */
 };
 
-static volatile sig_atomic_t interrupted;
-
-static void on_interrupt(int signal)
-{
-    (void)signal;
-    interrupted = 1;
-}
-
 static double now(void *context)
 {
     (void)context;
@@ -38,7 +31,7 @@ static double now(void *context)
 static bool cancelled(void *context)
 {
     (void)context;
-    return interrupted != 0;
+    return mg_interrupted();
 }
 
 static void show_progress(void *context, const struct mg_progress *progress)
@@ -292,7 +285,7 @@ static bool prepare_files(const struct mg_options *options)
 
 static int exit_code(const struct mg_search_result *result)
 {
-    if (interrupted)
+    if (mg_interrupted())
         return MG_EXIT_INTERRUPTED;
     bool missed = result->outcome == MG_OUTCOME_NOT_MET || result->outcome == MG_OUTCOME_INFEASIBLE;
     return missed ? MG_EXIT_NOT_MET : MG_EXIT_DONE;
@@ -345,9 +338,8 @@ int mg_cmd_optimize(int argc, char **argv)
     if (mg_options_parse(&options, MG_COMMAND_OPTIMIZE, argc, argv, &code)) {
         code = MG_EXIT_USAGE;
         if (arguments_fit(&options)) {
-            struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
-            sigaction(SIGINT, &action, NULL);
-            sigaction(SIGTERM, &action, NULL);
+            mg_interrupt_catch(SIGINT, true);
+            mg_interrupt_catch(SIGTERM, true);
             code = mg_source_open(&o.source, &options, options.argument[0]);
             if (code == MG_EXIT_DONE)
                 code = prepare_files(&options) ? search(&o) : MG_EXIT_USAGE;

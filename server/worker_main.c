@@ -19,6 +19,7 @@
 #include "server/child.h"
 #include "server/clock.h"
 #include "server/file.h"
+#include "server/interrupt.h"
 #include "server/options.h"
 #include "server/pack.h"
 #include "server/plan_blob.h"
@@ -55,14 +56,6 @@ struct run {
     bool broken; /* pipe or spool failed: stop */
     uint64_t evaluations, rejected;
 };
-
-static volatile sig_atomic_t told_to_stop;
-
-static void on_term(int signal)
-{
-    (void)signal;
-    told_to_stop = 1;
-}
 
 static double now(void *context)
 {
@@ -314,7 +307,7 @@ static bool on_poll(void *context)
         flush_some(run);
         publish_if_due(run, now(NULL));
     }
-    return told_to_stop || run->broken;
+    return mg_interrupted() || run->broken;
 }
 
 /* The first point that the search reports is the original. */
@@ -556,8 +549,7 @@ int mg_cmd_worker(int argc, char **argv)
                                            .file_bytes = strtoull(argv[3], NULL, 10),
                                            .nice = 19,
                                            .oom_score = 800};
-    struct sigaction action = {.sa_handler = on_term};
-    sigaction(SIGTERM, &action, NULL);
+    mg_interrupt_catch(SIGTERM, false);
     if (!mg_child_settle(&limits, strtol(argv[1], NULL, 10)))
         return MG_EXIT_FAILED;
     fcntl(STDOUT_FILENO, F_SETFL, fcntl(STDOUT_FILENO, F_GETFL) | O_NONBLOCK);
