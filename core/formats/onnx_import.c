@@ -112,6 +112,14 @@ static void index_functions(struct onnx_import *m)
     }
 }
 
+/* Room for what the file seems to hold. A node that says something has some 64 bytes: what has less gets no room. */
+static void reserve(struct onnx_import *m, const struct onnx_graph *graph)
+{
+    size_t most = m->out->bytes_read / 64, nodes = graph->nodes.count;
+    size_t values = nodes + graph->initializers.count + graph->inputs.count;
+    mg_graph_reserve(m->g, nodes < most ? nodes : most, values < most ? values : most);
+}
+
 static enum mg_code import(struct onnx_import *m)
 {
     const struct onnx_graph *graph = m->model->graph;
@@ -123,8 +131,7 @@ static enum mg_code import(struct onnx_import *m)
     if (graph->sparse.count)
         return mg_fail(m->err, MG_ERR_UNSUPPORTED, "", "sparse initialisers are not supported");
     m->g = m->out->graph = mg_graph_new(m->graph_arena, graph->name ? graph->name : "");
-    mg_graph_reserve(m->g, graph->nodes.count,
-                     (size_t)graph->nodes.count + graph->initializers.count + graph->inputs.count);
+    reserve(m, graph);
     const char **names = MG_NEW_ARRAY(m->arena, const char *, graph->outputs.count + 1);
     for (uint32_t i = 0; i < graph->outputs.count; i++) {
         const char *name = ONNX_AT(graph->outputs, struct onnx_value_info, i)->name;
@@ -187,6 +194,7 @@ enum mg_code mg_onnx_read(const struct mg_bytes *source, const struct mg_onnx_op
     *out = (struct mg_onnx_model){0};
     mg_arena_init(&reading, arena->limit - arena->used);
     enum mg_code code = mg_arena_guard(arena, read_guarded, &request, err ? err : &ignored);
+    arena->peak = arena->used + reading.peak > arena->peak ? arena->used + reading.peak : arena->peak;
     mg_arena_release(&reading);
     return code;
 }
