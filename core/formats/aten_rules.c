@@ -124,6 +124,11 @@ mg_value aten_rule_mul(struct aten_builder *b, const struct aten_rule_call *c)
 
 mg_value aten_rule_pow(struct aten_builder *b, const struct aten_rule_call *c)
 {
+    if (aten_is_tensor(aten_argument(c->node, 1, "exponent")) && !aten_is_tensor(aten_argument(c->node, 0, "self"))) {
+        mg_value exponent = aten_cast(b, aten_in(b, c->node, 1, "exponent"), c->node->dtype);
+        mg_value base = aten_fill(b, &(struct mg_shape){0}, c->node->dtype, aten_real(c->node, 0, "self", 0));
+        return aten_emit2(b, MG_OP_POW, base, exponent);
+    }
     mg_value a = aten_in(b, c->node, 0, NULL);
     double by = aten_real(c->node, 1, "exponent", 0);
     if (a == MG_NONE)

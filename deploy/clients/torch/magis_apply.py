@@ -778,7 +778,11 @@ class Plan:
         def planned(*args):
             if "captured" not in state:
                 state["captured"] = self._capture(step, args)
-            return self._run(state["captured"], args)
+            captured = state["captured"]
+            if captured.state.settings() != captured.settings:
+                raise PlanError("an optimizer's settings have changed since the step was captured (a learning rate?); they "
+                                "are part of the plan: capture it again")
+            return self._run(captured, args)
         return planned
 
     def _capture(self, step, args):
@@ -816,6 +820,8 @@ class Plan:
         with torch.no_grad():
             seed = int(torch.randint(2 ** 31, ()))
             outputs = _Run(self, captured, self._given(captured, args), seed).run()
+        counted = captured.state.counts()
+        captured.state.count_on({at: counted[at] + by for at, by in captured.counts.items() if at in counted})
         count = len(outputs) - len(captured.gradients)
         shared = [_memory(tensor) for tensor in outputs + [place[3]() for place in captured.state.places]]
         for place, gradient in zip(captured.gradients, outputs[count:]):

@@ -16,6 +16,7 @@ import contextlib
 import gzip
 import hashlib
 import importlib.util
+import inspect
 import json
 import os
 import sys
@@ -40,11 +41,34 @@ for _name, _short in (("float8_e4m3fn", "f8e4m3"), ("float8_e5m2", "f8e5m2")):
         DTYPES[getattr(torch, _name)] = _short
 
 
+# settings of optimizers under which their steps can be traced: one tensor after the other, step counters as tensors
+TRACEABLE = {"foreach": False, "fused": False, "differentiable": True}
+ADAM, ADAMW = sys.modules["torch.optim.adam"], sys.modules["torch.optim.adamw"]
+COUNTS_ONLY = (torch.optim.RMSprop,)  # count their steps and compute nothing with the number
+
+
 class CaptureError(Exception):
     """What could not be traced, and where: the message is meant to be read."""
 
 
 # ---- what a step touches: modules, optimizers, tensors ----
+
+def _adamw(*tensors, lr, weight_decay, **rest):
+    """AdamW of torch 1.13, which reads its step counters as numbers: the decay, then the step of Adam."""
+    for parameter in tensors[0]:
+        parameter.mul_(1 - lr * weight_decay)
+    ADAM.adam(*tensors, lr=lr, weight_decay=0, **dict(rest, foreach=False, capturable=False, differentiable=True))
+
+
+@contextlib.contextmanager
+def _traceable_adamw():
+    before = ADAMW.adamw
+    ADAMW.adamw = before if "differentiable" in inspect.signature(before).parameters else _adamw
+    try:
+        yield
+    finally:
+        ADAMW.adamw = before
+
 
 def _names_in(code):
     names = set(code.co_names) | set(code.co_freevars)
@@ -159,11 +183,30 @@ class _State:
         """A tensor of the surroundings that belongs to no module: it cannot be put elsewhere, only read and written."""
         self._add("weight" if tensor.requires_grad else "input", name, tensor, lambda: tensor, lambda value: None)
 
+    def settings(self):
+        """What optimizers compute with beside tensors: learning rates and the like, which a trace holds as numbers."""
+        return [[{key: float(value) if isinstance(value, torch.Tensor) else value for key, value in group.items()
+                  if key != "params"} for group in optimizer.param_groups] for _, optimizer in self.optimizers]
+
+    def counts(self):
+        """{(optimizer, number of the tensor, key): value} of optimizer state that is no tensor."""
+        return {(name, i, key): value for name, optimizer in self.optimizers
+                for i, state in enumerate(optimizer.state.values()) for key, value in state.items()
+                if isinstance(value, (int, float)) and not isinstance(value, bool)}
+
+    def count_on(self, counts):
+        """Puts those numbers where a step leaves them."""
+        for name, optimizer in self.optimizers:
+            for i, state in enumerate(optimizer.state.values()):
+                state.update({key: value for (of, at, key), value in counts.items() if (of, at) == (name, i)})
+
     @contextlib.contextmanager
     def replaced(self, values):
-        """The step sees `values` in the places of its tensors."""
+        """The step sees `values` in the places of its tensors, and optimizers that can be traced: tensor by tensor, with
+        their step counters as tensors."""
         before = [place[3]() for place in self.places]
-        states = [dict(optimizer.state) for _, optimizer in self.optimizers]
+        states = [{tensor: dict(state) for tensor, state in optimizer.state.items()} for _, optimizer in self.optimizers]
+        groups = [[dict(group) for group in optimizer.param_groups] for _, optimizer in self.optimizers]
         swap = {id(old): new for old, new in zip(before, values)}
         try:
             for place, value in zip(self.places, values):
@@ -173,14 +216,40 @@ class _State:
                 old = dict(optimizer.state)
                 optimizer.state.clear()
                 optimizer.state.update({swap.get(id(key), key): state for key, state in old.items()})
-            yield
+                for group in optimizer.param_groups:
+                    group.update({key: value for key, value in TRACEABLE.items() if key in group})
+            with _traceable_adamw():
+                yield
+            for (_, optimizer), state in zip(self.optimizers, states):
+                self._check_left(optimizer, list(state.values()))
         finally:
             for place, value in zip(self.places, before):
                 for put in place[4]:
                     put(value)
-            for (_, optimizer), state in zip(self.optimizers, states):
+            for (_, optimizer), state, group in zip(self.optimizers, states, groups):
+                for now, then in zip(optimizer.param_groups, group):
+                    now.update({key: value for key, value in then.items() if key in TRACEABLE})
+                old = list(optimizer.state.values())
                 optimizer.state.clear()
-                optimizer.state.update(state)
+                for i, (tensor, entries) in enumerate(state.items()):
+                    table = old[i] if i < len(old) else {}  # the very dicts: places point into them
+                    table.clear()
+                    table.update(entries)
+                    optimizer.state[tensor] = table
+
+    @staticmethod
+    def _check_left(optimizer, before):
+        """State that a step makes, or keeps as plain numbers, a plan of it would lose or freeze."""
+        after, kind = list(optimizer.state.values()), type(optimizer).__name__
+        made = len(after) > len(before) or any(set(now) - set(then) for now, then in zip(after, before))
+        made = made or any(isinstance(now[key], torch.Tensor) and not isinstance(then[key], torch.Tensor)
+                           for now, then in zip(after, before) for key in now)
+        if made:
+            raise CaptureError("%s makes its state in its first step: let the step run once before it is captured" % kind)
+        frozen = sorted({key for now, then in zip(after, before) for key, value in now.items()
+                         if isinstance(value, (int, float)) and value != then[key]})
+        if frozen and not isinstance(optimizer, COUNTS_ONLY):
+            raise CaptureError("%s keeps '%s' as a plain number, which a plan would freeze" % (kind, frozen[0]))
 
 
 # ---- which module and which pass a call belongs to ----
@@ -315,6 +384,8 @@ class Capture:
         self.zeroes_gradients = stamps.zeroed
         self.result = result  # (spec, leaves: index into outputs or a plain value)
         self.gradients = []
+        self.settings = []  # of optimizers, as they were traced with
+        self.counts = {}  # how far a step moves the numbers that optimizers count with
         self.dump = None
 
     @property
@@ -327,13 +398,15 @@ def capture(step, *args, name=None):
     state = _State(step, args)
     stamps = _Stamps(state.modules)
     inputs = [place[3]() for place in state.places]
-    result = {}
+    result = {"counts": state.counts()}
 
     def traced(*values):
         values = [value.detach().requires_grad_(old.requires_grad) if old.requires_grad else value
                   for value, old in zip(values, inputs)]
         with state.replaced(values):
             out = step(*pytree.tree_unflatten(state.leaves, state.arg_spec))
+            result["steps"] = {at: value - result["counts"][at] for at, value in state.counts().items()
+                               if at in result["counts"]}
         leaves, result["spec"] = pytree.tree_flatten(out)
         result["leaves"] = [("tensor", None) if isinstance(leaf, torch.Tensor) else ("plain", leaf) for leaf in leaves]
         result["gradients"] = [i for i, value in enumerate(values) if value.is_leaf and value.grad is not None]
@@ -346,6 +419,8 @@ def capture(step, *args, name=None):
     try:
         with stamps.watching(), torch.enable_grad():
             module = make_fx(traced, tracing_mode="fake")(*inputs)
+    except CaptureError:
+        raise
     except Exception as error:
         frame = _where(error)
         place = "%s:%d: in %s: %s" % (frame.filename, frame.lineno, frame.name, frame.line) if frame else "unknown place"
@@ -355,7 +430,7 @@ def capture(step, *args, name=None):
         for tensor, grad in grads:
             tensor.grad = grad
     out = Capture(state, module, stamps, (result["spec"], result["leaves"]))
-    out.gradients = result["gradients"]
+    out.gradients, out.settings, out.counts = result["gradients"], state.settings(), result["steps"]
     out.dump = _dump(out, name or getattr(step, "__name__", "step"))
     return out
 

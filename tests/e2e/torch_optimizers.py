@@ -1,0 +1,110 @@
+"""Steps with optimizers, captured and run by their plans: parameters, optimizer state and step counters are those of the
+plain step, over several steps. Left out, loudly, where there is no PyTorch (make deps-torch)."""
+import copy
+
+from libsteps import plans_of
+from libe2e import Tests
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+import magis_apply
+import magis_capture
+
+STEPS = 3
+DATA = torch.randn(64, 6), torch.randint(5, (64,))
+
+
+class Training:
+    def __init__(self, make, warm=True):
+        torch.manual_seed(0)
+        self.model = nn.Sequential(nn.Linear(6, 32), nn.Tanh(), nn.Linear(32, 5))
+        self.optimizer = optimizer = make(self.model.parameters())
+        model = self.model
+
+        def step(x, y):
+            optimizer.zero_grad(set_to_none=True)
+            loss = F.cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
+            return loss
+        self.step = step
+        if warm:
+            step(*DATA)
+        self.begin = copy.deepcopy((model.state_dict(), optimizer.state_dict()))
+
+    def run(self, step):
+        """Everything that is left after some steps, from the same beginning."""
+        with torch.no_grad():
+            for key, tensor in self.model.state_dict().items():
+                tensor.copy_(self.begin[0][key])
+        self.optimizer.load_state_dict(copy.deepcopy(self.begin[1]))
+        left = {"loss %d" % i: step(*DATA).detach().clone() for i in range(STEPS)}
+        for i, parameter in enumerate(self.model.parameters()):
+            left["%d" % i] = parameter.detach().clone()
+            for key, value in self.optimizer.state[parameter].items():
+                if value is not None:
+                    left["%d.%s" % (i, key)] = torch.as_tensor(value).clone()
+        return left
+
+
+OPTIMIZERS = {
+    "sgd": lambda p: torch.optim.SGD(p, 0.1, weight_decay=0.01),
+    "momentum": lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, dampening=0.1),
+    "nesterov": lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, nesterov=True, foreach=True),
+    "adam": lambda p: torch.optim.Adam(p, 0.01, weight_decay=0.01),
+    "adam, tensors at once": lambda p: torch.optim.Adam(p, 0.01, foreach=True),
+    "adamw": lambda p: torch.optim.AdamW(p, 0.01, foreach=False),
+    "adamw, amsgrad": lambda p: torch.optim.AdamW(p, 0.01, amsgrad=True),
+    "rmsprop": lambda p: torch.optim.RMSprop(p, 0.01, momentum=0.9),
+}
+
+
+def test_optimizers(t):
+    for name, make in OPTIMIZERS.items():
+        training = Training(make)
+        captured = magis_capture.capture(training.step, *DATA, name="step")
+        tensors = sum(isinstance(value, torch.Tensor) for state in training.optimizer.state.values()
+                      for value in state.values())
+        dump = captured.dump["nodes"]
+        t.equal(name + ": states", sum(node.get("kind") == "state" for node in dump), tensors)
+        answer, paths = plans_of(captured.dump, "--device", "rtx3090")
+        want = training.run(training.step)
+        plan = magis_apply.load(paths[0])
+        t.equal(name + ": unknown calls", [op["name"] for op in plan.program["ops"] if op["op"] == "opaque"], [])
+        got = training.run(plan(training.step))
+        t.equal(name + ": what is left", sorted(got), sorted(want))
+        worst = max(((float((got[key].double() - want[key].double()).abs().max() / (1 + want[key].double().abs().max())), key)
+                     for key in want if key in got))
+        t.check(name + ": the same after %d steps" % STEPS, worst[0] < 1e-5, worst)
+        steps = [key for key in want if key.endswith(".step")]
+        t.check(name + ": steps are counted", all(got[key] == STEPS + 1 for key in steps), [got[key] for key in steps])
+
+
+def refused(t, what, words, function):
+    try:
+        function()
+        t.check(what, False, "was not refused")
+    except (magis_capture.CaptureError, magis_apply.PlanError) as error:
+        t.check(what, words in str(error), error)
+
+
+def test_refusals(t):
+    cold = Training(OPTIMIZERS["adam"], warm=False)
+    refused(t, "state that is not there yet", "let the step run once",
+            lambda: magis_capture.capture(cold.step, *DATA))
+    t.check("nothing is left of that", not cold.optimizer.state and not cold.optimizer.param_groups[0]["differentiable"])
+    numbers = Training(lambda p: torch.optim.Adagrad(p, 0.01))
+    refused(t, "counters that are read as numbers are named by line", "torch_optimizers.py:",
+            lambda: magis_capture.capture(numbers.step, *DATA))
+    training = Training(OPTIMIZERS["momentum"])
+    planned = magis_apply.load(plans_of(magis_capture.capture(training.step, *DATA, name="step").dump)[1][0])(training.step)
+    planned(*DATA)
+    training.optimizer.param_groups[0]["lr"] = 0.01
+    refused(t, "another learning rate", "settings have changed", lambda: planned(*DATA))
+
+
+tests = Tests()
+tests.run(test_optimizers, test_refusals)
+tests.end()
