@@ -1,6 +1,7 @@
 """PyTorch steps captured live, planned, and run by their plans: the same loss and gradients. Left out, loudly, where
 there is no PyTorch (make deps-torch)."""
 import os
+import re
 import subprocess
 import sys
 
@@ -100,7 +101,15 @@ def test_fits(t):
         t.equal("it fits in the end", run.returncode, 0)
         for text in ("at the peak", "Who holds it", "Not in it", "micro-batches", "checkpoint", "magis_apply.load"):
             t.check("says: " + text, text in out, out + run.stderr)
-        t.check("modules are named", "0.0" in out or "1.0" in out, out)
+        alone = re.findall(r"^       ([0-9.]+ [GM]B) +time x ([0-9.]+)  (\S+)", out, re.M)
+        t.check("each module has a line", len(alone) >= 6 and {path for _, _, path in alone} >= {"0", "5"}, out)
+        pasted = re.findall(r'^       again\(model.get_submodule\("([^"]+)"\)\)$', out, re.M)
+        t.check("and those that are needed a line to paste", 0 < len(pasted) <= len(alone), out)
+        pasting = out[out.index("       from torch.utils.checkpoint"):out.index("  3. ")]
+        code = open(train).read() + "".join(line[7:] + "\n" for line in pasting.splitlines())
+        open(train, "w").write(code + "plain = step\n")
+        run = subprocess.run([sys.executable, script, train + ":step", "--fits", "24GB"], capture_output=True, text=True)
+        t.check("pasted lines run", run.returncode == 0 and "It fits" in run.stdout, run.stdout + run.stderr)
         magis_apply.load(plan)
         run = subprocess.run([sys.executable, script, train + ":nobody"], capture_output=True, text=True)
         t.check("no such step", run.returncode == 2 and "no function" in run.stderr, run.stderr)

@@ -586,7 +586,7 @@ class _Server:
         """(point, plan) that fits, or the smallest one that was found."""
         job = self.ask("POST", "/optimize?wait=300", {
             "graph": dump, "device": device, "limit": {"memory_bytes": memory_bytes}, "budget": {"seconds": seconds},
-            "techniques": {"fission": False, "rewrite": False}, "name": dump["name"], "baselines": []})
+            "name": dump["name"], "baselines": []})
         if job["state"] != "succeeded":
             raise ServerError("the search has not ended: %s/jobs/%s" % (self.url, job["id"]))
         front = self.ask("GET", "/jobs/%s/pareto" % job["id"])["pareto"]
@@ -657,8 +657,8 @@ def _checkpointed(captured, paths):
     for module in {id(m): m for m in _modules(captured)}.values():
         if captured.state.modules.get(id(module)) in wanted:
             forward = module.forward
-            module.forward = lambda *args, forward=forward: checkpoint(forward, *args, use_reentrant=False,
-                                                                       preserve_rng_state=False)
+            module.forward = lambda *args, forward=forward, **kwargs: checkpoint(
+                forward, *args, use_reentrant=False, preserve_rng_state=False, **kwargs)
             changed.append(module)
     try:
         yield
@@ -691,7 +691,7 @@ def _advise(step, args, captured, server, options):
         return 0
     print("\nRemedies for %s, least effort first:" % _shown(fits))
     _advise_microbatch(step, args, captured, server, options, seconds)
-    _advise_checkpoint(step, args, captured, server, options, seconds)
+    _advise_checkpoint(step, args, captured, server, options, estimate)
     return _advise_plan(captured, server, options, seconds)
 
 
@@ -714,24 +714,57 @@ def _advise_microbatch(step, args, captured, server, options, seconds):
     print("  1. micro-batches: the batch cannot be cut further")
 
 
-def _advise_checkpoint(step, args, captured, server, options, seconds):
-    paths = _blocks(captured)
+MOST_BLOCKS = 24  # that are tried one by one
+
+
+def _with_checkpoints(step, args, captured, server, options, paths):
+    """(bytes on the card, seconds) of the step with those modules checkpointed."""
+    with _checkpointed(captured, paths):
+        again = capture(step, *args, name=captured.dump["name"])
+    estimate = server.estimate(again.dump, options.device)
+    return estimate["original"]["arena_bytes"] + estimate["reserve_bytes"], estimate["original"]["latency_s"]
+
+
+def _ranked_blocks(estimate, captured):
+    """Blocks that hold anything at the peak, those that hold most first."""
+    held = {path: 0 for path in _blocks(captured)}
+    for value in estimate["hot"]:
+        for path in held:
+            if (value.get("module", "") + ".").startswith(path + "."):
+                held[path] += value["bytes"]
+    return sorted((path for path in held if held[path]), key=lambda path: -held[path])
+
+
+def _advise_checkpoint(step, args, captured, server, options, estimate):
+    """Each block by itself, and how many of them are needed, the best first."""
+    whole, seconds = estimate["original"]["arena_bytes"] + estimate["reserve_bytes"], estimate["original"]["latency_s"]
+    paths = _ranked_blocks(estimate, captured)[:MOST_BLOCKS]
     try:
         if not paths:
             raise CaptureError("no sequence of modules was found")
-        with _checkpointed(captured, paths):
-            again = capture(step, *args, name=captured.dump["name"])
-        estimate = server.estimate(again.dump, options.device)
+        alone = {path: _with_checkpoints(step, args, captured, server, options, [path]) for path in paths}
+        paths.sort(key=lambda path: (alone[path][0] - whole) / max(alone[path][1] - seconds, 1e-4 * seconds))
+        few, many = 0, len(paths)  # fewer do not fit; many are the least that fit, or all
+        found = {many: _with_checkpoints(step, args, captured, server, options, paths)}
+        while found[len(paths)][0] <= options.fits and many - few > 1:
+            middle = (few + many) // 2
+            found[middle] = _with_checkpoints(step, args, captured, server, options, paths[:middle])
+            few, many = (few, middle) if found[middle][0] <= options.fits else (middle, many)
     except (CaptureError, ServerError) as error:
         print("  2. checkpoint modules: not tried (%s)" % str(error).split("\n")[0])
         return
-    size = estimate["original"]["arena_bytes"] + estimate["reserve_bytes"]
-    print("  2. checkpoint %d modules: %s, time x %.2f; %s. Lines to paste after the model is made:" % (
-        len(paths), _shown(size), estimate["original"]["latency_s"] / seconds, _verdict(size, options)))
+    size, time = found[many]
+    print("  2. checkpoint %d modules: %s, time x %.2f; %s. Each by itself:" % (
+        many, _shown(size), time / seconds, _verdict(size, options)))
+    for i, path in enumerate(paths):
+        print("       %-9s time x %.3f  %s%s" % (_shown(alone[path][0]), alone[path][1] / seconds, path,
+                                               "" if i < many else "  (not needed)"))
+    print("     Lines to paste after the model is made:")
     print("       from torch.utils.checkpoint import checkpoint")
-    print("       for path in %s:" % json.dumps(paths))
-    print("           block = model.get_submodule(path)")
-    print("           block.forward = lambda *a, f=block.forward: checkpoint(f, *a, use_reentrant=False)")
+    print("       def again(block):")
+    print("           block.forward = lambda *a, f=block.forward, **k: checkpoint(f, *a, use_reentrant=False, **k)")
+    for path in paths[:many]:
+        print("       again(model.get_submodule(%s))" % json.dumps(path))
 
 
 def _advise_plan(captured, server, options, seconds):
