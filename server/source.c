@@ -7,8 +7,9 @@
 
 #include "formats/formats.h"
 #include "server/answer.h"
+#include "server/pack.h"
 
-enum { MAX_PROFILE = 1 << 20 };
+enum { MAX_PROFILE = 1 << 20, MAX_DOCUMENT = 1 << 30, GZIP_RATIO = 200 };
 
 int mg_source_complain(const char *what, const struct mg_error *err)
 {
@@ -49,10 +50,27 @@ static bool is_json(const struct mg_file *file)
     return at == file->size || file->data[at] == '{';
 }
 
+/* As the capturing script writes steps to FILE.json.gz. */
+static bool write_gzipped(struct mg_source *source, const char *path)
+{
+    char *text;
+    size_t size;
+    if (mg_gunzip(source->file.data, source->file.size, MAX_DOCUMENT, GZIP_RATIO, &text, &size) != MG_GUNZIP_OK) {
+        fprintf(stderr, "magisd: %s: the gzip data is damaged or too large\n", path);
+        return false;
+    }
+    mg_write_key(&source->text, "graph");
+    mg_write_raw(&source->text, text, size);
+    free(text);
+    return true;
+}
+
 static bool write_graph_file(struct mg_source *source, const char *path)
 {
     if (!mg_file_open(&source->file, path))
         return false;
+    if (source->file.size > 2 && memcmp(source->file.data, "\x1f\x8b", 2) == 0)
+        return write_gzipped(source, path);
     if (is_json(&source->file)) {
         mg_write_key(&source->text, "graph");
         mg_write_raw(&source->text, source->file.data, source->file.size);

@@ -1,5 +1,4 @@
 """What plans of the captured torchvision steps of tests/data/aten save, after a fixed number of evaluations."""
-import gzip
 import json
 import os
 import subprocess
@@ -18,9 +17,7 @@ class Saving:
     inputs, which lie there throughout."""
 
     def __init__(self, name, evaluations, folder):
-        graph, plan = os.path.join(folder, name + ".json"), os.path.join(folder, name + ".plan.json")
-        with open(graph, "wb") as file:
-            file.write(gzip.open(os.path.join(DATA, name + ".json.gz")).read())
+        graph, plan = os.path.join(DATA, name + ".json.gz"), os.path.join(folder, name + ".plan.json")
         run = subprocess.run([MAGISD, "optimize", graph, "--device", "rtx3090", "--latency-ratio", "1.10", "--seed", "1",
                               "--evaluations", str(evaluations), "-o", plan, "--json"], capture_output=True, text=True)
         self.error = run.stderr if run.returncode not in (0, 3) else None

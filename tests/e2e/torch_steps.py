@@ -75,6 +75,24 @@ def test_modules(t):
                                                     torch.randint(5, (4,))).digest, dump["digest"])
 
 
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.qkv, self.head = nn.Embedding(11, 16), nn.Linear(16, 48), nn.Linear(16, 5)
+
+    def forward(self, x):
+        q, k, v = (part.unflatten(-1, (2, 8)).transpose(1, 2) for part in self.qkv(self.embed(x)).chunk(3, -1))
+        return self.head(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2).mean(1))
+
+
+def test_attention(t):
+    """What torch has had as one call since 2.0."""
+    if not hasattr(F, "scaled_dot_product_attention"):
+        print("!!!!! SKIPPED: torch %s HAS NO scaled_dot_product_attention (2.0 has) !!!!!" % torch.__version__)
+        return
+    check_network(t, "attention", Attention(), (torch.randint(11, (64, 6)), torch.randint(5, (64,))))
+
+
 TRAIN = """
 import torch, torch.nn as nn, torch.nn.functional as F
 model = nn.Sequential(*[nn.Sequential(nn.Linear(256, 1024), nn.GELU(), nn.Linear(1024, 256), nn.GELU(), nn.LayerNorm(256))
@@ -118,5 +136,5 @@ def test_fits(t):
 
 
 tests = Tests()
-tests.run(test_modules, test_residual, test_transformer, test_optimizer, test_refusals, test_fits)
+tests.run(test_modules, test_residual, test_transformer, test_optimizer, test_attention, test_refusals, test_fits)
 tests.end()

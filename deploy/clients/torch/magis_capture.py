@@ -15,6 +15,7 @@ import argparse
 import contextlib
 import gzip
 import hashlib
+import importlib
 import importlib.util
 import inspect
 import json
@@ -43,7 +44,7 @@ for _name, _short in (("float8_e4m3fn", "f8e4m3"), ("float8_e5m2", "f8e5m2")):
 
 # settings of optimizers under which their steps can be traced: one tensor after the other, step counters as tensors
 TRACEABLE = {"foreach": False, "fused": False, "differentiable": True}
-ADAM, ADAMW = sys.modules["torch.optim.adam"], sys.modules["torch.optim.adamw"]
+ADAM, ADAMW = (importlib.import_module("torch.optim." + name) for name in ("adam", "adamw"))
 COUNTS_ONLY = (torch.optim.RMSprop,)  # count their steps and compute nothing with the number
 
 
@@ -353,9 +354,13 @@ def _nll_loss2d_forward(value, target, weight, reduction, ignore_index):
 
 
 def _register_shapes():
+    """Where torch says that they lack (2.x has them all)."""
+    has_kernel = getattr(torch._C, "_dispatch_has_kernel_for_dispatch_key", None)
+    if has_kernel is None:
+        return None
     library = torch.library.Library("aten", "IMPL")
     for name, function in (("convolution_backward", _convolution_backward), ("nll_loss2d_forward", _nll_loss2d_forward)):
-        if not torch._C._dispatch_has_kernel_for_dispatch_key("aten::" + name, "Meta"):
+        if not has_kernel("aten::" + name, "Meta"):
             library.impl(name, function, "Meta")
     return library
 
