@@ -242,13 +242,13 @@ class _State:
     def _check_left(optimizer, before):
         """State that a step makes, or keeps as plain numbers, a plan of it would lose or freeze."""
         after, kind = list(optimizer.state.values()), type(optimizer).__name__
-        made = len(after) > len(before) or any(set(now) - set(then) for now, then in zip(after, before))
-        made = made or any(isinstance(now[key], torch.Tensor) and not isinstance(then[key], torch.Tensor)
-                           for now, then in zip(after, before) for key in now)
+        before += [{}] * (len(after) - len(before))
+        made = any(value is not None and then.get(key) is None
+                   for now, then in zip(after, before) for key, value in now.items())
         if made:
             raise CaptureError("%s makes its state in its first step: let the step run once before it is captured" % kind)
         frozen = sorted({key for now, then in zip(after, before) for key, value in now.items()
-                         if isinstance(value, (int, float)) and value != then[key]})
+                         if isinstance(value, (int, float)) and value != then.get(key)})
         if frozen and not isinstance(optimizer, COUNTS_ONLY):
             raise CaptureError("%s keeps '%s' as a plain number, which a plan would freeze" % (kind, frozen[0]))
 
