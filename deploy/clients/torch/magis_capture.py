@@ -647,7 +647,7 @@ def _blocks(captured):
     for kind, path, *_ in captured.state.places:
         parts = path.split(".")
         for depth, part in enumerate(parts[:-1]):
-            if part.isdigit() and depth:
+            if part.isdigit():
                 found.setdefault(".".join(parts[:depth + 1]), counts.get(".".join(parts[:depth + 1]), 0))
     top = {path: n for path, n in found.items() if n > 4 and not any(path.startswith(other + ".") and found[other] > 4
                                                                      for other in found)}
