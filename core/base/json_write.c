@@ -155,12 +155,13 @@ static void append_escaped(struct mg_writer *w, const char *p, const char *end)
 
 static void append_quoted(struct mg_writer *w, const char *text)
 {
-    size_t size = strlen(text);
+    const char *end = text + strlen(text);
+    size_t size = (size_t)(end - text);
     char *at = reserve(w, size + 2);
     if (!at)
         return;
-    if (mg_json_plain_end(text, text + size) < text + size) {
-        append_escaped(w, text, text + size);
+    if (mg_json_plain_end(text, end) < end) {
+        append_escaped(w, text, end);
         return;
     }
     at[0] = '"';
