@@ -1,5 +1,5 @@
 /* Times on a device: the operators of a graph or of a list, or all that a profile needs. Rows are JSON objects, one a
- * line, that say themselves where they come from. */
+ * line, behind a line that says where they come from. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +9,8 @@
 #include "measure/calibrate.h"
 #include "server/file.h"
 #include "server/source.h"
+#include "server/timing_parse.h"
+#include "server/version.h"
 
 struct measure {
     const struct mg_options *options;
@@ -19,39 +21,49 @@ struct measure {
     uint64_t rows, failed;
 };
 
-static void write_class(struct measure *m)
+/* The first line: who measured, on what. `magisd timings import` takes the file as it is. */
+static enum mg_code write_batch(struct measure *m, struct mg_error *err)
 {
+    char host[128] = "", agent[200], batch[40];
+    double canary = 0;
     mg_writer_init(&m->class);
     mg_engine_write_class(&m->class, m->engine, &mg_time_policy_default);
+    enum mg_code code = mg_engine_canary(m->engine, &canary, err);
+    if (code != MG_OK && code != MG_ERR_UNSUPPORTED)
+        return code;
+    if (!mg_writer_finish(&m->class))
+        return mg_fail(err, MG_ERR_NOMEM, "", "out of memory");
+    gethostname(host, sizeof host - 1);
+    snprintf(agent, sizeof agent, "%s:measure", host);
+    snprintf(batch, sizeof batch, "%lld-%ld", (long long)time(NULL), (long)getpid());
+    const struct mg_timing_batch line = {.agent = agent,
+                                         .host = host,
+                                         .version = MG_VERSION,
+                                         .batch = batch,
+                                         .class = {.key = m->class.data},
+                                         .at = (int64_t)time(NULL) * 1000,
+                                         .canary_before_s = canary,
+                                         .canary_after_s = canary,
+                                         .canary_best_s = canary};
+    mg_timing_write_batch(&m->out, &line);
+    return MG_OK;
 }
 
 static void write_row(struct measure *m, const char *op, const char *signature, enum mg_code code,
                       const struct mg_timing *timing)
 {
-    struct mg_writer row, *w = &row;
-    char host[128] = "";
-    mg_writer_init(w);
-    gethostname(host, sizeof host - 1);
-    mg_write_begin_object(w);
-    mg_write_member_int(w, "at", (int64_t)time(NULL));
-    mg_write_key(w, "class");
-    mg_write_raw(w, m->class.data, m->class.size);
-    mg_write_member_string(w, "host", host);
-    mg_write_member_double(w, "mad_s", timing->mad_s);
-    mg_write_member_double(w, "median_s", timing->median_s);
-    mg_write_member_double(w, "min_s", timing->min_s);
-    mg_write_member_string(w, "model", mg_engine_properties(m->engine)->device);
-    mg_write_member_uint(w, "n", timing->n);
-    mg_write_member_string(w, "op", op);
-    mg_write_member_string(w, "signature", signature);
-    mg_write_member_string(w, "status", code == MG_OK ? "ok" : code == MG_ERR_NOMEM ? "out_of_memory" : "unsupported");
-    mg_write_member_uint(w, "workspace", timing->workspace_bytes);
-    mg_write_end_object(w);
-    if (mg_writer_finish(w))
-        mg_write_text(&m->out, "%s\n", row.data);
-    else
-        m->out.failed = true;
-    mg_writer_release(w);
+    const struct mg_timing_row row = {.row = (uint32_t)m->rows,
+                                      .op = op,
+                                      .signature = signature,
+                                      .status = code == MG_OK          ? MG_TIMING_OK
+                                                : code == MG_ERR_NOMEM ? MG_TIMING_NOMEM
+                                                                       : MG_TIMING_UNSUPPORTED,
+                                      .n = timing->n,
+                                      .median_s = timing->median_s,
+                                      .mad_s = timing->mad_s,
+                                      .min_s = timing->min_s,
+                                      .workspace = timing->workspace_bytes};
+    mg_timing_write_row(&m->out, &row);
 }
 
 /* What cannot be measured is a row too: nobody needs to ask again. */
@@ -133,8 +145,9 @@ static int measure(void *context)
     struct mg_error err;
     bool profile = mg_options_flag(m->options, MG_OPTION_CALIBRATE);
     const char *output = m->options->value[MG_OPTION_OUTPUT];
-    write_class(m);
-    enum mg_code code = profile ? calibrate(m, &err) : m->list.data ? measure_list(m, &err) : measure_graph(m, &err);
+    enum mg_code code = profile ? calibrate(m, &err) : write_batch(m, &err);
+    if (code == MG_OK && !profile)
+        code = m->list.data ? measure_list(m, &err) : measure_graph(m, &err);
     if (code != MG_OK)
         return mg_source_complain("measure", &err);
     if (!mg_writer_finish(&m->out) || !mg_file_write(output ? output : "-", m->out.data, m->out.size))

@@ -8,10 +8,12 @@
 #include <unistd.h>
 
 #include "export/export.h"
+#include "device/pricer.h"
 #include "server/answer.h"
 #include "server/clock.h"
 #include "server/file.h"
 #include "server/interrupt.h"
+#include "server/local_timings.h"
 #include "server/source.h"
 
 struct optimize {
@@ -19,7 +21,8 @@ struct optimize {
     struct mg_source source;
     struct mg_search_options search;
     struct mg_search_result result;
-    bool bar; /* stderr is a terminal */
+    bool bar;                      /* stderr is a terminal */
+    struct mg_local_timings local; /* of --data */
 };
 
 static double now(void *context)
@@ -300,12 +303,28 @@ static int answer(struct optimize *o)
     return good ? exit_code(&o->result) : MG_EXIT_FAILED;
 }
 
+/* --data: priced from what was measured there. */
+static bool take_timings(struct optimize *o)
+{
+    const char *dir = o->options->value[MG_OPTION_DATA], *use = o->source.request.timings;
+    if (!dir || strcmp(use, "model") == 0)
+        return true;
+    if (!mg_local_timings_open(&o->local, dir, o->search.device))
+        return false;
+    if (o->local.memory)
+        o->search.pricer = mg_pricer_new(o->search.device, &o->local.timings,
+                                         strcmp(use, "exact") == 0 ? MG_TIMINGS_EXACT : MG_TIMINGS_NEAR);
+    return true;
+}
+
 static int search(struct optimize *o)
 {
     struct mg_error err;
     struct mg_observer observer = {
         .context = o, .now = now, .cancelled = cancelled, .progress = show_progress, .rejected = report_rejected};
     mg_job_request_search_options(&o->source.request, &o->search);
+    if (!take_timings(o))
+        return MG_EXIT_USAGE;
     o->bar = isatty(STDERR_FILENO) == 1;
     enum mg_code code = mg_search(o->source.graph, &o->search, &observer, &o->source.arena, &o->result, &err);
     if (o->bar)
@@ -343,6 +362,8 @@ int mg_cmd_optimize(int argc, char **argv)
             code = mg_source_open(&o.source, &options, options.argument[0]);
             if (code == MG_EXIT_DONE)
                 code = prepare_files(&options) ? search(&o) : MG_EXIT_USAGE;
+            mg_pricer_free(o.search.pricer);
+            mg_local_timings_release(&o.local);
             mg_source_release(&o.source);
         }
     }

@@ -19,7 +19,9 @@ def run(*arguments):
 
 
 def rows_of(name):
-    return [json.loads(line) for line in open(path(name))]
+    """The batch, and its rows."""
+    lines = [json.loads(line) for line in open(path(name))]
+    return lines[0], lines[1:]
 
 
 def test_usage(t):
@@ -35,17 +37,20 @@ def test_usage(t):
 def test_rows(t):
     answer = run("measure", *NET, "--device", "cpu", "-o", path("got.ndjson"))
     t.equal("measured", (answer.returncode, answer.stdout), (0, ""))
-    rows = rows_of("got.ndjson")
+    batch, rows = rows_of("got.ndjson")
     t.check("one row for each distinct operator", len({(r["op"], r["signature"]) for r in rows}) == len(rows) > 8, rows)
     t.check("all have times", all(r["status"] == "ok" and 0 < r["min_s"] <= r["median_s"] for r in rows), rows)
-    t.check("each says where it comes from", all(
-        r["class"]["backend"] == "cpu" and r["class"]["dnn"].startswith("oneDNN") and r["model"] for r in rows), rows[0])
+    t.check("they say where they come from", batch["class"]["backend"] == "cpu" and batch["class"]["device"] and
+            batch["class"]["dnn"].startswith("oneDNN") and batch["host"] and batch["canary"]["best_s"] > 0, batch)
+    imported = run("timings", "import", path("got.ndjson"), "--data", path("store"))
+    t.check("and are imported as they are", imported.stdout.startswith("%d added" % len(rows)), imported)
+    t.check("once", run("timings", "import", path("got.ndjson"), "--data", path("store")).stdout.startswith("0 added"))
     with open(path("want.ndjson"), "w") as want:
         for row in rows[:3]:
             want.write(json.dumps({"op": row["op"], "signature": row["signature"], "value": 1}) + "\n")
         want.write(json.dumps({"op": "det", "signature": "f32;f32[4,4]->f32[]"}) + "\n")
     answer = run("measure", "--from", path("want.ndjson"), "--device", "cpu", "-o", path("again.ndjson"))
-    again = rows_of("again.ndjson")
+    _, again = rows_of("again.ndjson")
     t.equal("a want-list is answered in its order", [(r["op"], r["signature"]) for r in again[:3]],
             [(r["op"], r["signature"]) for r in rows[:3]])
     t.equal("what has no kernel says so", (again[3]["op"], again[3]["status"]), ("det", "unsupported"))

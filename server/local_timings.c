@@ -1,0 +1,107 @@
+#include "server/local_timings.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "server/file.h"
+#include "store/timings.h"
+
+struct choice {
+    const struct mg_device *device;
+    char class_id[20], path[512];
+    int64_t generation, signatures;
+};
+
+static bool names(const struct mg_device *device, const char *model)
+{
+    for (uint32_t i = 0; i < device->gpu_name_count; i++)
+        if (strcmp(device->gpu_names[i], model) == 0)
+            return true;
+    return strcmp(device->name, model) == 0;
+}
+
+static void on_classes(void *context, const struct mg_store_result *result)
+{
+    struct choice *choice = context;
+    const struct mg_store_timings *t = result->timings;
+    for (size_t i = 0; t && i < t->n_classes; i++) {
+        const struct mg_timing_class_stats *c = &t->classes[i];
+        choice->generation = c->generation > choice->generation ? c->generation : choice->generation;
+        if (!names(choice->device, c->class.model) || c->signatures <= choice->signatures)
+            continue;
+        choice->signatures = c->signatures;
+        snprintf(choice->class_id, sizeof choice->class_id, "%s", c->class.id);
+    }
+}
+
+static void on_snapshot(void *context, const struct mg_store_result *result)
+{
+    struct choice *choice = context;
+    if (result->code == MG_STORE_OK && result->text)
+        snprintf(choice->path, sizeof choice->path, "%s", result->text);
+    else
+        fprintf(stderr, "magisd: no snapshot of the timings: %s\n", result->message);
+}
+
+static void wait_for(mg_store *store)
+{
+    while (mg_store_pending(store)) {
+        mg_store_poll(store);
+        usleep(500);
+    }
+}
+
+static bool map(struct mg_local_timings *local, const char *path)
+{
+    struct mg_file file;
+    struct mg_error err = {0};
+    if (!mg_file_open(&file, path))
+        return false;
+    local->memory = mmap(NULL, file.size ? file.size : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (local->memory == MAP_FAILED)
+        local->memory = NULL;
+    else
+        memcpy(local->memory, file.data, file.size);
+    local->size = file.size;
+    mg_file_close(&file);
+    if (!local->memory || mg_timings_open(local->memory, local->size, &local->timings, &err) != MG_OK) {
+        fprintf(stderr, "magisd: %s: %s\n", path, err.message);
+        return false;
+    }
+    return true;
+}
+
+bool mg_local_timings_open(struct mg_local_timings *local, const char *dir, const struct mg_device *device)
+{
+    struct mg_store_config config = {.dir = dir};
+    struct choice choice = {.device = device};
+    mg_store *store;
+    char message[256];
+    *local = (struct mg_local_timings){.memory = NULL};
+    if (access(dir, R_OK | W_OK) != 0) {
+        fprintf(stderr, "magisd: --data %s: there is no such directory\n", dir);
+        return false;
+    }
+    if (mg_store_open(&store, &config, message, sizeof message) != MG_STORE_OK) {
+        fprintf(stderr, "magisd: --data %s: %s\n", dir, message);
+        return false;
+    }
+    mg_store_list_classes(store, on_classes, &choice);
+    wait_for(store);
+    if (choice.signatures > 0)
+        mg_store_snapshot(store, choice.class_id, choice.generation, on_snapshot, &choice);
+    wait_for(store);
+    mg_store_close(store);
+    if (choice.signatures == 0)
+        fprintf(stderr, "magisd: --data %s: nothing was measured on %s; prices are modelled\n", dir, device->name);
+    return choice.signatures == 0 || (*choice.path && map(local, choice.path));
+}
+
+void mg_local_timings_release(struct mg_local_timings *local)
+{
+    if (local->memory)
+        munmap(local->memory, local->size ? local->size : 1);
+    local->memory = NULL;
+}

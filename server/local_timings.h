@@ -1,0 +1,18 @@
+/* The timing cache of a directory that no daemon uses, for a search on the command line. */
+#ifndef MG_SERVER_LOCAL_TIMINGS_H
+#define MG_SERVER_LOCAL_TIMINGS_H
+
+#include "device/device.h"
+#include "device/timings.h"
+
+struct mg_local_timings {
+    void *memory; /* the snapshot; NULL: nothing was measured on such a device */
+    size_t size;
+    struct mg_timings timings;
+};
+/* Of the classes that the device's gpu_names (or its own name) name, the one in which most was measured. False after
+ * saying why the directory cannot be read. Release in either case. */
+bool mg_local_timings_open(struct mg_local_timings *local, const char *dir, const struct mg_device *device);
+void mg_local_timings_release(struct mg_local_timings *local);
+
+#endif

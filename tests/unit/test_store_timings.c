@@ -1,0 +1,187 @@
+/* The timing cache in the store: nothing is added twice, suspects wait for agreement, leases end, what is revoked is
+ * gone from later generations and stays in earlier ones. */
+#include <criterion/criterion.h>
+#include <unistd.h>
+
+#include "device/timings.h"
+#include "store/timings.h"
+#include "store_util.h"
+
+#define CLASS "00000000000000aa"
+
+static struct fixture f;
+static struct timings_got {
+    enum mg_store_code code;
+    int64_t generation, added, known, suspect, confirmed;
+    size_t n_wants, n_rows, n_jobs;
+    char first[64], path[256];
+    bool suspects[16], revoked[16], drifts[16];
+} got;
+
+static void on_timings(void *ctx, const struct mg_store_result *result)
+{
+    struct timings_got *g = ctx;
+    const struct mg_store_timings *t = result->timings;
+    *g = (struct timings_got){.code = result->code};
+    got_text(g->path, sizeof g->path, result->text);
+    if (!t) {
+        return;
+    }
+    g->generation = t->generation;
+    g->added = t->added;
+    g->known = t->known;
+    g->suspect = t->suspect;
+    g->confirmed = t->confirmed;
+    g->n_wants = t->n_wants;
+    g->n_rows = t->n_rows;
+    g->n_jobs = t->n_jobs;
+    if (t->n_wants) {
+        got_text(g->first, sizeof g->first, t->wants[0].signature);
+    }
+    for (size_t i = 0; i < t->n_rows && i < 16; i++) {
+        g->suspects[i] = t->rows[i].suspect;
+        g->revoked[i] = t->rows[i].revoked;
+        g->drifts[i] = t->rows[i].drifts;
+    }
+}
+
+static const struct timings_got *asked(void)
+{
+    fixture_wait(&f);
+    return &got;
+}
+
+#define ASK(op, ...) (mg_store_##op(f.store, __VA_ARGS__, on_timings, &got), asked())
+
+static struct mg_timing_row row_of(uint32_t number, const char *signature, double seconds)
+{
+    return (struct mg_timing_row){.row = number,
+                                  .op = "add",
+                                  .signature = signature,
+                                  .key = {strlen(signature) * 1000003 + (unsigned char)signature[0], 7},
+                                  .n = 9,
+                                  .median_s = seconds,
+                                  .mad_s = seconds / 100,
+                                  .min_s = seconds,
+                                  .model_s = 1e-3,
+                                  .floor_s = 1e-5};
+}
+
+static const struct timings_got *post(const char *agent, const char *token, const char *name,
+                                      const struct mg_timing_row *rows, size_t n)
+{
+    const struct mg_timing_batch batch = {.agent = agent,
+                                          .host = "host",
+                                          .version = "1",
+                                          .batch = name,
+                                          .token = token,
+                                          .class = {CLASS, "card", "{\"device\":\"card\"}"},
+                                          .rows = rows,
+                                          .n_rows = n};
+    return ASK(add_timings, &batch, 1);
+}
+
+static const struct timings_got *list(void)
+{
+    const struct mg_timing_query all = {.suspect = -1, .limit = 100};
+    return ASK(list_timings, &all);
+}
+
+static void setup(void)
+{
+    fixture_init(&f);
+    cr_assert_eq(fixture_open(&f), MG_STORE_OK, "%s", f.got.message);
+}
+
+static void teardown(void)
+{
+    fixture_release(&f);
+}
+
+TestSuite(store_timings, .init = setup, .fini = teardown, .timeout = 60);
+
+Test(store_timings, a_retry_adds_nothing)
+{
+    const struct mg_timing_row rows[] = {row_of(0, "a", 1e-3), row_of(1, "bb", 1.1e-3), row_of(2, "ccc", 0.9e-3)};
+    cr_expect_eq(post("one", "t", "b1", rows, 3)->added, 3);
+    int64_t generation = got.generation;
+    cr_expect_eq(post("one", "t", "b1", rows, 3)->known, 3);
+    cr_expect(got.added == 0 && got.generation == generation);
+    cr_expect_eq(post("one", "t", "b2", rows, 2)->added, 2, "another batch is another measurement");
+    cr_expect_eq(got.generation, generation + 1);
+    cr_expect_eq(post("one", "other", "b3", rows, 1)->code, MG_STORE_CONFLICT, "an agent belongs to its token");
+    cr_expect_eq(list()->n_rows, 5);
+}
+
+Test(store_timings, a_suspect_waits_for_another_agent_or_day)
+{
+    const struct mg_timing_row good[] = {row_of(0, "a", 1e-3), row_of(1, "bb", 1e-3), row_of(2, "ccc", 1e-3)};
+    const struct mg_timing_row slow = row_of(0, "dddd", 8e-3), fast = row_of(0, "eeeee", 1e-6);
+    post("one", "t", "b1", good, 3);
+    cr_expect_eq(post("one", "t", "b2", &slow, 1)->suspect, 1, "more than five times what its kind takes");
+    cr_expect_eq(post("one", "t", "b3", &slow, 1)->suspect, 1, "the same agent on the same day proves nothing");
+    cr_expect_eq(post("one", "t", "b4", &fast, 1)->suspect, 1, "faster than the device can be");
+    cr_expect_eq(post("two", "u", "b1", &slow, 1)->confirmed, 2, "another agent agrees");
+    cr_expect_eq(got.suspect, 0);
+    fixture_set_now(&f, f.now + 24 * 3600 * 1000);
+    cr_expect_eq(post("one", "t", "b5", &fast, 1)->confirmed, 1, "or the same on another day");
+}
+
+Test(store_timings, drift_is_marked)
+{
+    const struct mg_timing_row before = row_of(0, "a", 1e-3), after = row_of(0, "a", 2e-3);
+    post("one", "t", "b1", &before, 1);
+    post("one", "t", "b2", &after, 1);
+    list();
+    cr_expect(got.n_rows == 2 && !got.drifts[0] && got.drifts[1]);
+}
+
+Test(store_timings, wants_are_leased_to_one_and_leases_end)
+{
+    const struct mg_timing_want wants[] = {{"add", "cheap", {1, 1}, 1, 1e-3, true},
+                                           {"add", "dear", {2, 2}, 5, 1e-3, true}};
+    const struct mg_timing_row done[] = {row_of(0, "x", 1e-3)};
+    post("one", "t", "b1", done, 1);
+    post("two", "u", "b1", done, 1);
+    ASK(add_wants, "graph", "[\"card\"]", wants, 2);
+    cr_expect_eq(ASK(claim_timings, "one", "t", false, 1, 0)->n_wants, 1);
+    cr_expect_str_eq(got.first, "dear", "the most valuable first");
+    cr_expect_eq(ASK(claim_timings, "two", "u", false, 10, 0)->n_wants, 1);
+    cr_expect_str_eq(got.first, "cheap", "what one has the other does not get");
+    cr_expect_eq(ASK(claim_timings, "two", "u", false, 10, 0)->n_wants, 0);
+    fixture_set_now(&f, f.now + MG_TIMING_LEASE_MS + 1);
+    cr_expect_eq(ASK(claim_timings, "two", "u", false, 10, 0)->n_wants, 2, "a lease ends");
+    cr_expect_eq(ASK(claim_timings, "two", "t", false, 10, 0)->code, MG_STORE_CONFLICT);
+    cr_expect_eq(ASK(claim_timings, "three", "t", true, 10, 0)->code, MG_STORE_NOT_FOUND);
+}
+
+static size_t entries_of(int64_t generation)
+{
+    struct mg_timings timings;
+    struct mg_error err;
+    static char data[1 << 16];
+    cr_assert_eq(ASK(snapshot, CLASS, generation)->code, MG_STORE_OK);
+    FILE *file = fopen(got.path, "rb");
+    cr_assert(file, "%s", got.path);
+    size_t size = fread(data, 1, sizeof data, file);
+    fclose(file);
+    cr_assert_eq(mg_timings_open(data, size, &timings, &err), MG_OK, "%s", err.message);
+    return timings.entry_count;
+}
+
+Test(store_timings, what_is_revoked_stays_in_earlier_generations)
+{
+    const struct mg_timing_row a = row_of(0, "a", 1e-3), b = row_of(0, "bb", 1e-3);
+    post("one", "t", "b1", &a, 1);
+    int64_t before = post("two", "u", "b1", &b, 1)->generation;
+    cr_expect_eq(entries_of(before), 2);
+    cr_expect_eq(ASK(revoke_timings, "agent", "two", 0)->added, 1);
+    int64_t after = got.generation;
+    cr_expect_eq(after, before + 1);
+    cr_expect_eq(entries_of(after), 1);
+    cr_expect_eq(entries_of(before), 2, "a job that pinned it finds what it had");
+    cr_expect_eq(ASK(revoke_timings, "token", "t", f.now + 1)->added, 0, "measured earlier");
+    cr_expect_eq(ASK(revoke_timings, "host", "host", 0)->added, 1);
+    list();
+    cr_expect(got.n_rows == 2 && got.revoked[0] && got.revoked[1]);
+}
