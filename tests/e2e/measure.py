@@ -67,6 +67,10 @@ def test_profile(t):
     answer = run("optimize", *NET, "--device", path("cpu.json"), "--evaluations", "300", "--memory-ratio", "0.9",
                  "-o", path("plan.json"), "--json")
     t.check("the profile is a device", answer.returncode in (0, 3), answer)
+    modelled = json.loads(answer.stdout)["prices"]
+    priced = run("optimize", *NET, "--device", path("cpu.json"), "--evaluations", "20", "--data", path("store"), "--json")
+    t.equal("priced from a directory's timings", (modelled["modelled"], json.loads(priced.stdout)["prices"]["exact"]), (1, 1))
+    t.equal("no such directory", run("optimize", *NET, "--data", path("nowhere")).returncode, 2)
 
 
 def test_run(t):
