@@ -7,8 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "export/export.h"
 #include "device/pricer.h"
+#include "export/export.h"
 #include "server/answer.h"
 #include "server/clock.h"
 #include "server/file.h"
