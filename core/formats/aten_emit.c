@@ -15,11 +15,6 @@ const struct aten_arg *aten_argument(const struct aten_node *node, size_t at, co
     return NULL;
 }
 
-bool aten_is_tensor(const struct aten_arg *arg)
-{
-    return arg && arg->kind == ATEN_NODE;
-}
-
 static bool is_number(const struct aten_arg *arg)
 {
     return arg && (arg->kind == ATEN_INT || arg->kind == ATEN_FLOAT || arg->kind == ATEN_BOOL);

@@ -120,7 +120,10 @@ int64_t aten_int(const struct aten_node *node, size_t at, const char *key, int64
 double aten_real(const struct aten_node *node, size_t at, const char *key, double otherwise);
 /* Up to MG_MAX_RANK integers; a single one is repeated `repeat` times. */
 uint32_t aten_ints(const struct aten_node *node, size_t at, const char *key, uint32_t repeat, int64_t out[MG_MAX_RANK]);
-bool aten_is_tensor(const struct aten_arg *arg);
+static inline bool aten_is_tensor(const struct aten_arg *arg)
+{
+    return arg && arg->kind == ATEN_NODE;
+}
 
 /* Attributes of the next operator. */
 void aten_set_int(struct aten_builder *b, enum mg_attr_key key, int64_t value);

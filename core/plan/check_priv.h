@@ -76,8 +76,10 @@ struct mg_check {
 bool mg_check_refuse(struct mg_check *c, uint32_t step, const char *reason, const char *fmt, ...) MG_PRINTF(4, 5);
 #define MG_CHECK(condition, c, step, reason, ...)                                                                      \
     do {                                                                                                               \
-        if (!(condition))                                                                                              \
-            return mg_check_refuse((c), (step), (reason), __VA_ARGS__);                                                \
+        if (!(condition)) {                                                                                            \
+            (void)mg_check_refuse((c), (step), (reason), __VA_ARGS__);                                                 \
+            return false;                                                                                              \
+        }                                                                                                              \
     } while (0)
 
 static inline const uint32_t *mg_check_in(const struct mg_check *c, const struct mg_step *s)
