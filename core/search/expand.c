@@ -84,36 +84,17 @@ static bool mark_seen(struct mg_frontier *f, struct mg_searcher *s, struct mg_ha
     return true;
 }
 
-/* Where the worst state lies: no leaf is better than its parent. */
-static uint32_t worst(const struct mg_searcher *s, const struct mg_queue *q)
-{
-    uint32_t at = q->count / 2;
-    for (uint32_t i = at + 1; i < q->count; i++)
-        if (better(s, q, q->heap[at], q->heap[i]))
-            at = i;
-    return at;
-}
-
-/* A full queue gives up its worst state for a better one. */
+/* A full queue takes no more: measured against giving up its worst state, which finds worse fronts. */
 static void offer(struct mg_searcher *s, struct mg_queue *q, const struct mg_scheme *scheme, struct mg_list *list)
 {
     struct mg_cost cost = mg_searcher_try(s, scheme, list);
     double value = value_of(s, &q->target, cost);
-    uint32_t at = q->count;
-    if (value >= q->best * 1.1)
+    if (value >= q->best * 1.1 || q->count == QUEUE_MAX)
         return;
-    if (at == QUEUE_MAX) {
-        at = worst(s, q);
-        if (value >= value_of(s, &q->target, q->heap[at]->cost))
-            return;
-        mg_pool_drop(&s->pool, q->heap[at]);
-    } else {
-        q->count++;
-    }
     if (value < q->best)
         q->best = value;
-    q->heap[at] = mg_pool_copy(&s->pool, scheme, list, cost);
-    sift_up(s, q, at);
+    q->heap[q->count] = mg_pool_copy(&s->pool, scheme, list, cost);
+    sift_up(s, q, q->count++);
 }
 
 static void expand_gaps(struct mg_frontier *f, struct mg_searcher *s, struct mg_queue *q, const struct mg_state *x,

@@ -111,7 +111,7 @@ enum mg_code mg_front_publish(struct mg_searcher *s, const struct mg_state *stat
                        (unsigned long long)plan->figures.peak_bytes);
     code = mg_front_point(s, plan, mg_list_techniques(p, state->scheme, &state->list, s->scratch), out, err);
     double took = s->observer->now(s->observer->context) - before;
-    s->publish_seconds += (took - s->publish_seconds) / 8;
+    s->publish_seconds = took > s->publish_seconds ? took : s->publish_seconds + (took - s->publish_seconds) / 8;
     return code;
 }
 
@@ -188,11 +188,22 @@ static void show(struct mg_searcher *s, struct mg_state *state, const struct mg_
     state->shown = kept;
 }
 
-void mg_front_update(struct mg_searcher *s, struct mg_front *front)
+/* Nobody watches, but publishing at the end has to be in time: one of the states tells what it takes by now. */
+static void rehearse(struct mg_searcher *s)
 {
-    double now = s->observer->now(s->observer->context) - s->started;
-    if (!s->observer->plan || now - front->last_published < 2.0)
-        return;
+    struct mg_arena_mark mark = mg_arena_mark(s->scratch);
+    struct mg_arena *arena = s->arena;
+    struct mg_point point;
+    struct mg_error err;
+    s->arena = s->scratch;
+    enum mg_code code = mg_front_publish(s, s->archive.state[s->archive.count / 2], false, &point, &err);
+    s->arena = arena;
+    (void)code; /* what is wrong with it is told at the end */
+    mg_arena_rewind(s->scratch, mark);
+}
+
+static void publish_new(struct mg_searcher *s, struct mg_front *front)
+{
     uint8_t keep[MG_ARCHIVE_MAX + 1];
     struct mg_arena_mark mark = mg_arena_mark(s->scratch);
     thin(s, keep);
@@ -209,6 +220,17 @@ void mg_front_update(struct mg_searcher *s, struct mg_front *front)
             show(s, state, &point);
         mg_arena_rewind(s->scratch, mark);
     }
+}
+
+void mg_front_update(struct mg_searcher *s, struct mg_front *front)
+{
+    double now = s->observer->now(s->observer->context) - s->started;
+    if (now - front->last_published < 2.0)
+        return;
+    if (s->observer->plan)
+        publish_new(s, front);
+    else if (s->options->max_seconds > 0 && s->archive.count > 0)
+        rehearse(s);
     front->last_published = s->observer->now(s->observer->context) - s->started;
 }
 

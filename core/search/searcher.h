@@ -46,7 +46,7 @@ struct mg_searcher {
     uint64_t next_look;   /* evaluations at which the clock is read again */
     uint32_t look_stride; /* evaluations between looks */
     double started, looked, stopped, last_report;
-    double publish_seconds; /* what publishing one plan takes, slowly averaged */
+    double publish_seconds; /* what publishing one plan takes: rises at once, falls slowly */
     bool stop;
     enum mg_stopped_by stopped_by;
     uint64_t *live; /* live bytes per step of the list that a descent stands on */
