@@ -4,7 +4,7 @@
 
 #include "formats/onnx_priv.h"
 
-enum { MAX_FOLDED = 1 << 20 };
+enum { MAX_FOLDED = 1 << 19 };
 
 static void inline_function(struct onnx_call *c, const struct onnx_function *f);
 
