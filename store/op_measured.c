@@ -34,8 +34,8 @@ static struct mg_measured *read_measured(struct mg_op *op, struct mg_db *db, sql
     return list;
 }
 
-/* The wish as it is now, with its job. */
-static void answer_with(struct mg_op *op, struct mg_db *db, int64_t number)
+/* The wish as it is now, with its job, which `changed` with it. */
+static void answer_with(struct mg_op *op, struct mg_db *db, int64_t number, bool changed)
 {
     op->result.measured = read_measured(op, db, MG_BIND(db, MEASURED_BY_ID, mg_int(number)), &op->result.n_measured);
     if (op->result.n_measured == 0) {
@@ -43,7 +43,9 @@ static void answer_with(struct mg_op *op, struct mg_db *db, int64_t number)
     }
     struct mg_store_job *job = mg_job_find(op, db, op->result.measured[0].job);
     if (job) {
-        MG_RUN(db, TOUCH_JOB, mg_int(job->number));
+        if (changed) {
+            MG_RUN(db, TOUCH_JOB, mg_int(job->number));
+        }
         mg_job_result(op, db, job->number);
     }
 }
@@ -71,7 +73,7 @@ void mg_op_run_want_measured(struct mg_op *op, struct mg_db *db)
     }
     sqlite3_stmt *stmt = MG_BIND(db, ADD_MEASURED, number, plan, mg_text(models),
                                  mg_text(op->args.token ? op->args.token : ""), mg_int(mg_store_now(op->store)));
-    answer_with(op, db, mg_timing_number(db, stmt, 0));
+    answer_with(op, db, mg_timing_number(db, stmt, 0), true);
 }
 
 /* ---- leases and answers ---- */
@@ -98,10 +100,11 @@ void mg_op_run_claim_measured(struct mg_op *op, struct mg_db *db)
         if (attempts < MG_MEASURED_ATTEMPTS) {
             MG_RUN(db, LEASE_MEASURED, mg_int(number), mg_int(agent), mg_int(class),
                    mg_int(now + MG_MEASURED_LEASE_MS));
-            answer_with(op, db, number);
+            answer_with(op, db, number, true);
             break;
         }
-        MG_RUN(db, GIVE_UP_MEASURED, mg_int(number), mg_int(now));
+        int64_t job = mg_timing_number(db, MG_BIND(db, GIVE_UP_MEASURED, mg_int(number), mg_int(now)), 0);
+        MG_RUN(db, TOUCH_JOB, mg_int(job));
     }
     MG_RUN(db, SEE_AGENT, mg_int(agent), mg_int(now));
 }
@@ -131,7 +134,7 @@ void mg_op_run_add_measured(struct mg_op *op, struct mg_db *db)
                mg_real(m->mad_s), mg_real(m->operators_s), mg_int(m->peak), mg_int(m->arena), mg_int(m->host_bytes),
                mg_int(m->busy));
     }
-    answer_with(op, db, m->number);
+    answer_with(op, db, m->number, open);
 }
 
 /* ---- reads ---- */

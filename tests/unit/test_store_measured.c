@@ -111,8 +111,10 @@ Test(store_measured, a_wish_is_leased_answered_and_listed)
     struct mg_measured answer = answer_to(number, 2.5), other = answer_to(number, 3.5);
     cr_expect_eq(ASK(add_measured, "two", "t2", false, &answer)->code, MG_STORE_CONFLICT);
     cr_assert_eq(ASK(add_measured, "one", "t1", false, &answer)->code, MG_STORE_OK);
-    cr_expect_eq(ASK(add_measured, "one", "t1", false, &other)->one.latency_s, 2.5, "the first answer stands");
     cr_expect_gt(got.revision, revision, "the job has changed");
+    revision = got.revision;
+    cr_expect_eq(ASK(add_measured, "one", "t1", false, &other)->one.latency_s, 2.5, "the first answer stands");
+    cr_expect_eq(got.revision, revision, "and the job as it is");
     cr_assert_eq(ASK(list_measured, A, P1)->n, 1);
     cr_expect(got.one.state == MG_MEASURED_DONE && got.one.runs == 9 && got.one.mad_s == 0.25 && got.one.busy);
     cr_expect(got.one.operators_s == 0.5 && got.one.peak == 7 && got.one.arena == 8 && got.one.host_bytes == 9);
@@ -148,8 +150,10 @@ Test(store_measured, a_dead_agents_wish_goes_on)
     for (int i = 0; i < 2; i++) {
         cr_expect_eq(ASK(claim_measured, "two", "t2", false)->one.number, number);
     }
+    int64_t revision = got.revision;
     cr_expect_eq(ASK(claim_measured, "two", "t2", false)->n, 0);
     cr_expect_eq(ASK(list_measured, A, P1)->one.state, MG_MEASURED_FAILED, "it ends its agents");
+    cr_expect_eq(got.revision, revision + 1, "the job has changed");
     cr_expect_neq(got.reason[0], 0);
 }
 
