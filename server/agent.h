@@ -28,9 +28,12 @@ bool mg_agent_open(const struct mg_agent *a, struct mg_engine **engine);
 double mg_agent_canary(struct mg_agent *a, struct mg_engine *engine);
 bool mg_agent_is_slow(const struct mg_agent *a, double canary_s);
 
-/* GET: the body, malloc'ed; NULL: *why (malloc'ed) says what the daemon said, *status is 0 where it said nothing. */
-char *mg_agent_fetch(const struct mg_agent *a, const char *path, size_t *size, int *status, char **why);
-/* POST until it is answered. False: refused, or the time is over. Takes `root`; *answer may be freed by json_decref. */
+/* GET and POST are tried again until they are answered. They return the status, 0 where the time is over before.
+ * *text (malloc'ed) is the body of a 200, else what the daemon said. */
+int mg_agent_fetch(const struct mg_agent *a, const char *path, char **text, size_t *size);
+/* Takes `root`; *answer, NULL unless 200, may be freed by json_decref. */
+int mg_agent_ask(const struct mg_agent *a, const char *path, json_t *root, json_t **answer);
+/* The same. False: refused, or the time is over. */
 bool mg_agent_post(const struct mg_agent *a, const char *path, json_t *root, json_t **answer);
 
 /* ---- agent_plan.c ---- */

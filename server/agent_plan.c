@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "formats/formats.h"
 #include "server/agent.h"
 #include "server/device_run.h"
@@ -27,24 +28,19 @@ struct work {
     bool busy;
 };
 
-/* True: fetched. Else `reason`, "" where the daemon does not answer. */
+/* False: the daemon refuses us, or the time is over. `reason`: why there is nothing to measure, "" where there is. */
 static bool fetch(struct work *w, char *reason, size_t room)
 {
     char path[2][96];
     snprintf(path[0], sizeof path[0], "/jobs/%.20s/graph?format=json", w->job);
     snprintf(path[1], sizeof path[1], "/jobs/%.20s/plans/%.20s?format=json", w->job, w->plan);
-    for (int i = 0; i < 2; i++) {
-        int status;
-        char *why;
-        w->texts[i] = mg_agent_fetch(w->agent, path[i], &w->sizes[i], &status, &why);
-        if (w->texts[i])
-            continue;
-        bool gone = status == 404 || status == 410;
-        snprintf(reason, room, "%s", gone ? why : "");
-        if (!gone)
-            fprintf(stderr, "magisd agent: %s: %s\n", path[i], why);
-        free(why);
-        return false;
+    *reason = '\0';
+    for (int i = 0; i < 2 && !*reason; i++) {
+        int status = mg_agent_fetch(w->agent, path[i], &w->texts[i], &w->sizes[i]);
+        if (status == 0 || status == 401 || status == 403)
+            return false;
+        if (status != 200)
+            snprintf(reason, room, "%s", *w->texts[i] ? w->texts[i] : "the daemon does not give it");
     }
     return true;
 }
@@ -90,13 +86,22 @@ static enum mg_code measure(void *context, struct mg_error *err)
     return code;
 }
 
+/* How many bytes of `text` are whole characters, at most `most`. */
+static size_t text_length(const char *text, size_t most)
+{
+    size_t size = strnlen(text, most), length = 0, one = 0;
+    while (length < size && (one = mg_utf8_length(text + length, size - length)) > 0)
+        length += one;
+    return length;
+}
+
 static json_t *answer_of(const struct work *w, const char *reason)
 {
     const struct mg_device_run *run = &w->run;
     json_t *root = json_pack("{s:s, s:s, s:I, s:s}", "agent", w->agent->name, "host", w->agent->host, "number",
                              (json_int_t)w->number, "state", reason ? "failed" : "done");
     if (reason) {
-        json_object_set_new(root, "reason", json_stringn(reason, strlen(reason) > 200 ? 200 : strlen(reason)));
+        json_object_set_new(root, "reason", json_stringn(reason, text_length(reason, 200)));
         return root;
     }
     json_object_set_new(root, "runs", json_integer(run->timing.n));
@@ -111,24 +116,22 @@ static json_t *answer_of(const struct work *w, const char *reason)
     return root;
 }
 
+/* False: as fetch(). An answer that nobody waits for any more, the lease or the job being gone, is dropped. */
 static bool work_on(struct work *w)
 {
-    char reason[200];
-    json_t *answer;
     struct mg_error err = {0};
-    bool failed = !fetch(w, reason, sizeof reason);
-    if (failed && !*reason)
+    char reason[sizeof err.message];
+    json_t *answer;
+    if (!fetch(w, reason, sizeof reason))
         return false;
     mg_arena_init(&w->arena, SIZE_MAX);
-    if (!failed && mg_arena_guard(&w->arena, measure, w, &err) != MG_OK) {
-        failed = true;
-        snprintf(reason, sizeof reason, "%.190s", err.code == MG_ERR_NOMEM ? "out of memory" : err.message);
-    }
+    if (!*reason && mg_arena_guard(&w->arena, measure, w, &err) != MG_OK)
+        snprintf(reason, sizeof reason, "%s", err.code == MG_ERR_NOMEM ? "out of memory" : err.message);
     mg_arena_release(&w->arena);
-    bool good = mg_agent_post(w->agent, "/measurements", answer_of(w, failed ? reason : NULL), &answer);
-    w->agent->plans += good && !failed;
+    int status = mg_agent_ask(w->agent, "/measurements", answer_of(w, *reason ? reason : NULL), &answer);
+    w->agent->plans += status == 200 && !*reason;
     json_decref(answer);
-    return good;
+    return status == 200 || status == 404 || status == 409 || status == 410;
 }
 
 bool mg_agent_plan(struct mg_agent *a, bool *worked)

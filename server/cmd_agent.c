@@ -51,70 +51,61 @@ static void rest(const struct mg_agent *a, double seconds)
 
 /* ---- talking to the daemon ---- */
 
-static int post(const struct mg_agent *a, const char *path, const char *type, const char *body, size_t size,
-                char **text)
+/* Until it is answered; each pause twice the last. The status, 0 where the time is over before; *text (malloc'ed) is
+ * the body of a 200, else what the daemon said. */
+static int insist(const struct mg_agent *a, const struct mg_call_http *what, char **text, size_t *size)
 {
-    const struct mg_call_http call = {.server = a->server,
-                                      .token = a->token,
-                                      .method = "POST",
-                                      .path = path,
-                                      .media_type = type,
-                                      .body = body,
-                                      .body_size = size,
-                                      .timeout_s = 60};
-    struct mg_answer_http answer;
-    mg_http_call(&call, &answer);
-    if (answer.status == 200) {
-        *text = answer.body;
-        return 200;
-    }
-    *text = mg_http_problem(&answer);
-    free(answer.body);
-    return answer.status;
-}
-
-/* Until it is answered; each pause twice the last. False: refused, or the time is over. */
-static bool insist(const struct mg_agent *a, const char *path, const char *type, const char *body, size_t size,
-                   char **text)
-{
+    struct mg_call_http call = *what;
+    call.server = a->server;
+    call.token = a->token;
+    call.timeout_s = 60;
     for (double pause = 0.5;; pause = pause * 2 < SLOWEST_RETRY_S ? pause * 2 : SLOWEST_RETRY_S) {
-        int status = post(a, path, type, body, size, text);
-        bool again = status == 0 || status == 429 || status >= 500;
-        if (status == 200)
-            return true;
-        fprintf(stderr, "magisd agent: %s: %s\n", path, *text);
+        struct mg_answer_http answer;
+        mg_http_call(&call, &answer);
+        *text = answer.body;
+        *size = answer.size;
+        if (answer.status == 200)
+            return 200;
+        *text = mg_http_problem(&answer);
+        free(answer.body);
+        fprintf(stderr, "magisd agent: %s: %s\n", call.path, *text);
+        if (answer.status != 0 && answer.status != 429 && answer.status < 500)
+            return answer.status;
+        if (mg_agent_over(a))
+            return 0;
         free(*text);
-        *text = NULL;
-        if (!again || mg_agent_over(a))
-            return false;
         rest(a, pause);
     }
 }
 
-bool mg_agent_post(const struct mg_agent *a, const char *path, json_t *root, json_t **answer)
+static int insist_post(const struct mg_agent *a, const char *path, const char *type, const char *body, size_t size,
+                       char **text)
 {
-    char *body = json_dumps(root, JSON_COMPACT), *text = NULL;
-    bool good = body && insist(a, path, "application/json", body, strlen(body), &text);
-    json_decref(root);
-    free(body);
-    *answer = good ? json_loads(text, 0, NULL) : NULL;
-    free(text);
-    return good && *answer;
+    size_t text_size;
+    return insist(
+        a, &(struct mg_call_http){.method = "POST", .path = path, .media_type = type, .body = body, .body_size = size},
+        text, &text_size);
 }
 
-char *mg_agent_fetch(const struct mg_agent *a, const char *path, size_t *size, int *status, char **why)
+int mg_agent_ask(const struct mg_agent *a, const char *path, json_t *root, json_t **answer)
 {
-    const struct mg_call_http call = {
-        .server = a->server, .token = a->token, .method = "GET", .path = path, .timeout_s = 60};
-    struct mg_answer_http answer;
-    mg_http_call(&call, &answer);
-    *status = answer.status;
-    *size = answer.size;
-    *why = answer.status == 200 ? NULL : mg_http_problem(&answer);
-    if (answer.status == 200)
-        return answer.body;
-    free(answer.body);
-    return NULL;
+    char *body = json_dumps(root, JSON_COMPACT), *text = NULL;
+    int status = body ? insist_post(a, path, "application/json", body, strlen(body), &text) : 0;
+    json_decref(root);
+    free(body);
+    *answer = status == 200 ? json_loads(text, 0, NULL) : NULL;
+    free(text);
+    return status == 200 && !*answer ? 0 : status;
+}
+
+bool mg_agent_post(const struct mg_agent *a, const char *path, json_t *root, json_t **answer)
+{
+    return mg_agent_ask(a, path, root, answer) == 200;
+}
+
+int mg_agent_fetch(const struct mg_agent *a, const char *path, char **text, size_t *size)
+{
+    return insist(a, &(struct mg_call_http){.method = "GET", .path = path}, text, size);
 }
 
 static bool tell(struct mg_agent *a, const char *state)
@@ -282,7 +273,8 @@ static bool send_batch(struct mg_agent *a, const struct mg_timing_batch *batch, 
     mg_write_text(&w, "%s", rows->data);
     double until = a->stop_at;
     a->stop_at = until > 0 ? until + SLOWEST_RETRY_S : 0; /* what is measured is worth a minute more */
-    bool good = mg_writer_finish(&w) && insist(a, "/timings", "application/x-ndjson", w.data, w.size, &text);
+    bool good =
+        mg_writer_finish(&w) && insist_post(a, "/timings", "application/x-ndjson", w.data, w.size, &text) == 200;
     a->stop_at = until;
     free(text);
     mg_writer_release(&w);

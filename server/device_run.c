@@ -23,6 +23,18 @@ static enum mg_code repeat(struct mg_program *program, double *const *given, str
     return code;
 }
 
+struct taking {
+    struct mg_program *program;
+    double **results;
+    struct mg_arena *arena;
+};
+
+static enum mg_code take_results(void *context, struct mg_error *err)
+{
+    struct taking *t = context;
+    return mg_program_results(t->program, t->results, t->arena, err);
+}
+
 enum mg_code mg_device_run(struct mg_engine *engine, const struct mg_graph *g, const struct mg_plan *plan,
                            uint64_t seed, double *const *given, double **results, struct mg_arena *arena,
                            struct mg_device_run *out, struct mg_error *err)
@@ -33,8 +45,8 @@ enum mg_code mg_device_run(struct mg_engine *engine, const struct mg_graph *g, c
     enum mg_code code = mg_program_build(engine, g, plan, seed, &program, err);
     if (!code)
         code = repeat(program, given, out, err);
-    if (!code)
-        code = mg_program_results(program, results, arena, err);
+    if (!code) /* guarded: running out of memory must not leave program and engine behind */
+        code = mg_arena_guard(arena, take_results, &(struct taking){program, results, arena}, err);
     if (!code && mg_program_predict(program, &mg_time_policy_default, &out->predicted_s, &untimed) != MG_OK)
         out->predicted_s = NAN;
     if (!code)

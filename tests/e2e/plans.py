@@ -131,6 +131,26 @@ def test_agent_killed(t):
     t.equal("the first answer stands", (again.status, again.json["latency_s"]), (200, done["latency_s"]))
 
 
+def test_job_deleted(t):
+    """The job goes while its plan is measured: the agent drops the answer and goes on."""
+    other = daemon.post("/optimize?wait=60", SEARCH).json["id"]
+    path = "/jobs/%s/plans/best/measure" % other
+    number = daemon.post(path, {"device": "any"}).json["number"]
+    states = lambda: [m["state"] for m in daemon.get(path).json["measurements"] if m["number"] == number]
+    agent = start_agent("one")
+    t.check("at it", wait_until(lambda: states() == ["measuring"]), states())
+    agent.send_signal(signal.SIGSTOP)
+    t.equal("still at it", states(), ["measuring"])
+    t.equal("deleted", daemon.request("DELETE", "/jobs/%s" % other).status, 204)
+    agent.send_signal(signal.SIGCONT)
+    number = ask("2").json["number"]
+    t.check("the next one is measured", wait_until(lambda: {m["number"]: m["state"] for m in measurements("2")}[number] == "done"))
+    agent.send_signal(signal.SIGTERM)
+    out, err = agent.communicate(timeout=60)
+    t.check("and one answer was dropped", agent.returncode == 0 and "/measurements: no measurement" in err
+            and out.endswith(" 1 plans executed\n"), (agent.returncode, out, err))
+
+
 def test_daemon_killed(t):
     """kill -9 of the daemon while the agent works: the wish and every acknowledged answer are there."""
     kept = {m["number"]: m for m in measurements("best") + measurements("1")}
@@ -177,6 +197,6 @@ def test_tokens(t):
 
 
 tests = Tests()
-tests.run(setup, test_asking, test_measured, test_failed, test_agent_killed, test_daemon_killed, test_reused, test_tokens)
+tests.run(setup, test_asking, test_measured, test_failed, test_agent_killed, test_job_deleted, test_daemon_killed, test_reused, test_tokens)
 tests.equal("stops", daemon.close(), 0)
 tests.end()
