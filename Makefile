@@ -24,7 +24,7 @@ PREFIX ?= /usr/local
 BINDIR ?= $(PREFIX)/bin
 MANDIR ?= $(PREFIX)/share/man
 UNITDIR ?= $(PREFIX)/lib/systemd/system
-INCLUDEDIR ?= $(PREFIX)/include/magis
+INCLUDEDIR ?= $(PREFIX)/include
 LIBDIR ?= $(PREFIX)/lib
 COMPLETIONDIR ?= $(PREFIX)/share/bash-completion/completions
 
@@ -245,10 +245,10 @@ install: all $(BUILD)/magisd.1 $(BUILD)/magisd.bash
 # The library as it was built: magis.h, what it includes, the archive and the words for pkg-config.
 install-library:
 	cd core && for header in $$($(CC) -MM -I. magis.h | tr -d '\\' | cut -d: -f2-); do \
-		install -D -m 644 $$header $(DESTDIR)$(INCLUDEDIR)/$$header || exit 1; done
+		install -D -m 644 $$header $(DESTDIR)$(INCLUDEDIR)/magis/$$header || exit 1; done
 	install -D -m 644 $(BUILD)/libmagis.a $(DESTDIR)$(LIBDIR)/libmagis.a
 	install -d $(DESTDIR)$(LIBDIR)/pkgconfig
-	sed -e 's|@INCLUDEDIR@|$(INCLUDEDIR)|' -e 's|@LIBDIR@|$(LIBDIR)|' \
+	sed -e 's|@INCLUDEDIR@|$(INCLUDEDIR)/magis|' -e 's|@LIBDIR@|$(LIBDIR)|' \
 		-e "s|@VERSION@|$$(sed -n 's/.*MG_VERSION "\(.*\)"/\1/p' server/version.h)|" \
 		deploy/magis.pc > $(DESTDIR)$(LIBDIR)/pkgconfig/magis.pc
 	chmod 644 $(DESTDIR)$(LIBDIR)/pkgconfig/magis.pc
@@ -256,7 +256,7 @@ install-library:
 uninstall:
 	rm -f $(DESTDIR)$(BINDIR)/magisd $(DESTDIR)$(MANDIR)/man1/magisd.1 $(DESTDIR)$(UNITDIR)/magisd.service \
 		$(DESTDIR)$(COMPLETIONDIR)/magisd $(DESTDIR)$(LIBDIR)/libmagis.a $(DESTDIR)$(LIBDIR)/pkgconfig/magis.pc
-	rm -rf $(DESTDIR)$(INCLUDEDIR)
+	rm -rf $(DESTDIR)$(INCLUDEDIR)/magis
 
 clean:
 	rm -rf $(BUILD) build-asan build-tsan build-fuzz

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "search/limits.h"
 #include "server/jobs_priv.h"
 
 enum { SAVE_PROGRESS_MS = 3000 };
@@ -80,7 +81,7 @@ void mg_run_save_original(mg_jobs *jobs, struct mg_job *job, const struct mg_wor
     if (run->latency_ratio > 0)
         run->limits.latency_s = run->latency_ratio * event->point.latency_s;
     if (run->memory_ratio > 0)
-        run->limits.peak_bytes = (uint64_t)(run->memory_ratio * (double)event->point.peak_bytes);
+        run->limits.peak_bytes = mg_limits_share(run->memory_ratio, event->point.peak_bytes);
     mg_store_save_points(jobs->config.store, job->info.id, &points, mg_run_saved, jobs);
 }
 

@@ -80,8 +80,9 @@ bool mg_local_timings_open(struct mg_local_timings *local, const char *dir, cons
     mg_store *store;
     char message[256];
     *local = (struct mg_local_timings){.memory = NULL};
-    if (access(dir, R_OK | W_OK) != 0) {
-        fprintf(stderr, "magisd: --data %s: there is no such directory\n", dir);
+    char file[4096];
+    if (snprintf(file, sizeof file, "%s/store.db", dir) >= (int)sizeof file || access(file, R_OK | W_OK) != 0) {
+        fprintf(stderr, "magisd: --data %s: no daemon or agent has kept anything there\n", dir);
         return false;
     }
     if (mg_store_open(&store, &config, message, sizeof message) != MG_STORE_OK) {

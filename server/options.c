@@ -237,6 +237,8 @@ static bool read_environment(struct mg_options *options)
         variable[at] = '\0';
         const char *text = getenv(variable);
         bool belongs = option_table[id].commands & (1u << options->command);
+        if (id == MG_OPTION_DATA && options->command == MG_COMMAND_OPTIMIZE)
+            continue; /* meant for the daemon: timings are used only where the command line says so */
         if (text && belongs && id != MG_OPTION_HELP && !options->value[id] &&
             !apply(options, (enum mg_option)id, text, "MAGISD_ variable of "))
             return false;

@@ -63,7 +63,8 @@ bool mg_request_read_positive(struct mg_request_reader *r, void *into)
     double *out = into;
     if (!mg_json_double(r->json, out))
         return false;
-    return (*out > 0 && *out < 1e15) || mg_json_fail(r->json, MG_ERR_INVALID, "must be a number greater than 0");
+    return (*out >= 1e-15 && *out < 1e15) ||
+           mg_json_fail(r->json, MG_ERR_INVALID, "must be a number greater than 0 (from 1e-15 to below 1e15)");
 }
 
 bool mg_request_read_flag(struct mg_request_reader *r, void *into)

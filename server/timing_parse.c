@@ -383,7 +383,7 @@ static enum mg_code read_lines(struct parser *p, const char *text, size_t size, 
     for (const char *at = text, *end = text + size; at < end; number++) {
         const char *stop = memchr(at, '\n', (size_t)(end - at));
         size_t length = (size_t)((stop ? stop : end) - at), blank = 0;
-        while (blank < length && strchr(" \t\r", at[blank]))
+        while (blank < length && at[blank] && strchr(" \t\r", at[blank]))
             blank++;
         enum mg_code code = blank == length ? MG_OK : read_line(p, at, length, number, err);
         if (code != MG_OK)

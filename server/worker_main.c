@@ -15,6 +15,7 @@
 #include <zlib.h>
 
 #include "formats/formats.h"
+#include "search/limits.h"
 #include "server/answer.h"
 #include "server/child.h"
 #include "server/clock.h"
@@ -292,7 +293,7 @@ static void set_limits(struct run *run, const struct mg_figures *original)
     const struct mg_job_request *q = &run->request;
     run->limits = (struct mg_front_limits){
         .latency_s = q->latency_ratio > 0 ? q->latency_ratio * original->latency_s : q->latency_s,
-        .peak_bytes = q->memory_ratio > 0 ? (uint64_t)(q->memory_ratio * (double)original->peak_bytes) : 0,
+        .peak_bytes = q->memory_ratio > 0 ? mg_limits_share(q->memory_ratio, original->peak_bytes) : 0,
         .arena_bytes = q->memory_bytes ? q->memory_bytes - q->reserve_bytes : 0,
         .original_latency_s = original->latency_s,
         .original_peak = original->peak_bytes};

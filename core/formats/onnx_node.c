@@ -4,8 +4,6 @@
 
 #include "formats/onnx_priv.h"
 
-enum { MAX_FOLDED = 1 << 19 };
-
 static void inline_function(struct onnx_call *c, const struct onnx_function *f);
 
 static const char *call_name(struct onnx_scope *s, const struct onnx_node *node, uint32_t index)
@@ -114,7 +112,7 @@ static void run_rule(struct onnx_call *c, const struct onnx_rule *rule)
                         rule->min_in, rule->max_in);
         return;
     }
-    if (c->m->folded < MAX_FOLDED && all_constant(c) && rule->fold(c, rule->fold_which))
+    if (c->m->folded < MG_ONNX_FOLDED && all_constant(c) && rule->fold(c, rule->fold_which))
         return;
     if (c->code == MG_OK && rule->rule)
         rule->rule(c, rule->which);

@@ -124,7 +124,8 @@ void onnx_rule_range(struct onnx_call *c, int which)
     if (size < 0)
         mg_onnx_invalid(c, "the range has no end");
     bool exact = fabs(start) <= ONNX_EXACT && fabs(limit) <= ONNX_EXACT && fabs(delta) <= ONNX_EXACT;
-    if (dtype >= MG_DTYPE_I64 && exact && size >= 0 && size <= 4096 && c->m->folded < (1 << 20) && c->code == MG_OK) {
+    if (dtype >= MG_DTYPE_I64 && exact && size >= 0 && size <= 4096 && c->m->folded < MG_ONNX_FOLDED &&
+        c->code == MG_OK) {
         int64_t *list = MG_NEW_ARRAY(c->m->arena, int64_t, size + 1);
         for (int64_t i = 0; i < size; i++)
             list[i] = (int64_t)start + i * (int64_t)delta;

@@ -11,7 +11,7 @@
 static void set_name(char *out, size_t size, const char *word, int number)
 {
     size_t room = number < 0 ? size - 1 : size - 3, used = 0;
-    for (; word[used] && used < room; used++)
+    for (; used < room && word[used]; used++)
         out[used] = word[used];
     if (number >= 10)
         out[used++] = (char)('0' + number / 10 % 10);

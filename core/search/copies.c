@@ -71,7 +71,7 @@ static void touch_step(struct placer *s, uint32_t op)
 static void touch_word(struct placer *s, mg_word word)
 {
     uint32_t x = mg_word_index(word);
-    const struct mg_scheme_region *region = &s->scheme->regions[x];
+    const struct mg_scheme_region *region = mg_word_kind(word) >= MG_WORD_BEGIN ? &s->scheme->regions[x] : NULL;
     switch (mg_word_kind(word)) {
     case MG_WORD_COMPUTE:
         if (concerns_step(s->number, &s->scheme->steps[x]))

@@ -94,7 +94,7 @@ static struct touch touch_other(struct mg_evaluator *e, const struct mg_scheme *
 {
     struct touch t = {0, 0, 0};
     uint32_t x = mg_word_index(word);
-    const struct mg_scheme_region *region = &scheme->regions[x];
+    const struct mg_scheme_region *region = mg_word_kind(word) >= MG_WORD_BEGIN ? &scheme->regions[x] : NULL;
     switch (mg_word_kind(word)) {
     case MG_WORD_LOAD:
         *copied = true;

@@ -13,7 +13,7 @@ static uint64_t memory_limit(const struct mg_searcher *s)
 {
     const struct mg_search_options *o = s->options;
     if (o->memory_ratio > 0)
-        return (uint64_t)(o->memory_ratio * (double)s->original.peak);
+        return mg_limits_share(o->memory_ratio, s->original.peak);
     return o->memory_limit;
 }
 
@@ -195,9 +195,14 @@ static void rehearse(struct mg_searcher *s)
     struct mg_arena *arena = s->arena;
     struct mg_point point;
     struct mg_error err;
+    const struct mg_observer *observer = s->observer;
+    struct mg_observer quiet = *observer;
+    quiet.rejected = NULL;
+    s->observer = &quiet;
     s->arena = s->scratch;
     enum mg_code code = mg_front_publish(s, s->archive.state[s->archive.count / 2], false, &point, &err);
     s->arena = arena;
+    s->observer = observer;
     (void)code; /* what is wrong with it is told at the end */
     mg_arena_rewind(s->scratch, mark);
 }
@@ -225,7 +230,8 @@ static void publish_new(struct mg_searcher *s, struct mg_front *front)
 void mg_front_update(struct mg_searcher *s, struct mg_front *front)
 {
     double now = s->observer->now(s->observer->context) - s->started;
-    if (now - front->last_published < 2.0)
+    double pause = s->observer->plan ? 2.0 : 2.0 + 20 * s->publish_seconds; /* a rehearsal costs a twentieth at most */
+    if (now - front->last_published < pause)
         return;
     if (s->observer->plan)
         publish_new(s, front);

@@ -3,6 +3,12 @@
 static const double latency_targets[] = {1.00, 1.02, 1.05, 1.10, 1.20, 1.50};
 static const double memory_targets[] = {0.8, 0.6, 0.4, 0.3, 0.2, 0.1};
 
+uint64_t mg_limits_share(double ratio, uint64_t original_peak)
+{
+    double bytes = ratio * (double)original_peak;
+    return bytes < 1 ? 1 : bytes < 1e18 ? (uint64_t)bytes : (uint64_t)1000000000000000000;
+}
+
 static double beyond(double figure, double limit)
 {
     return limit > 0 && figure > limit ? figure / limit - 1 : 0;

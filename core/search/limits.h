@@ -11,6 +11,8 @@ struct mg_limits { /* 0: none */
     uint64_t arena_bytes;
 };
 
+/* A share of an original's peak as a limit: never 0, which would be none. */
+uint64_t mg_limits_share(double ratio, uint64_t original_peak);
 bool mg_limits_met(const struct mg_limits *limits, const struct mg_figures *figures);
 /* Along a front, from the fastest point to the smallest: does `later` stand for the limits rather than `earlier`? Under
  * a memory limit the fastest that fits does, under a latency limit alone the smallest that fits; where none fits, the

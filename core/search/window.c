@@ -347,6 +347,8 @@ bool mg_window_build(const struct mg_problem *p, const struct mg_scheme *scheme,
     b.first = out->first;
     b.current = MG_NEW_ARRAY(scratch, uint32_t, p->value_count);
     b.ran = MG_NEW_ARRAY(scratch, uint32_t, p->op_count);
+    b.occurrence_capacity = o->count + 1;
+    b.occurrence = MG_NEW_ARRAY(scratch, struct occurrence, b.occurrence_capacity);
     o->pred = MG_NEW_ARRAY(scratch, struct mg_set, o->count);
     o->makes.start = MG_NEW_ARRAY(scratch, uint32_t, o->count + 1);
     o->reads.start = MG_NEW_ARRAY(scratch, uint32_t, o->count + 1);

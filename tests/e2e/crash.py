@@ -181,8 +181,8 @@ def kill_workers(daemon, times):
 
 def kill_what_runs(daemon):
     """Workers that ran beside the last death, and those whose start was already under way."""
-    quiet_since = time.time()
-    while time.time() < quiet_since + 0.5:
+    quiet_since, end = time.time(), time.time() + 20
+    while time.time() < min(quiet_since + 0.5, end):
         for pid in children(daemon, "worker"):
             quiet_since = time.time()
             with contextlib.suppress(ProcessLookupError):

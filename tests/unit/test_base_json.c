@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/json.h"
 
@@ -646,15 +645,8 @@ Test(json_read, nesting_is_limited)
     cr_assert(!strncmp(err.pointer, "/a/a/a", 6));
 }
 
-static double seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
 /* 100,000 distinct members: quadratic work would take minutes. */
-Test(json_read, wide_objects_are_linear_and_frugal)
+Test(json_read, wide_objects_are_frugal)
 {
     enum { COUNT = 100000 };
     char *text = malloc(COUNT * 20), *at = text;
@@ -663,14 +655,12 @@ Test(json_read, wide_objects_are_linear_and_frugal)
         at += sprintf(at, "\"k%d\":%d,", i, i);
     at[-1] = '}';
     size_t size = (size_t)(at - text);
-    double start = seconds();
     struct mg_arena arena;
     struct mg_error err;
     mg_arena_init(&arena, 4 * size + SANITIZER_SLACK);
     struct run run = {&arena, text, size, skip_all, NULL};
     cr_assert_eq(mg_arena_guard(&arena, run_reader, &run, &err), MG_OK, "%s", err.message);
     mg_arena_release(&arena);
-    cr_assert_lt(seconds() - start, 2);
     sprintf(at - 1, ",\"k5\":1}");
     err = read_sized(text, strlen(text), skip_all, NULL);
     cr_assert_eq(err.code, MG_ERR_SYNTAX);
