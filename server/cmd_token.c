@@ -59,7 +59,10 @@ static int add(const struct mg_options *options, const char *name)
     mkdir(data_dir(options), 0700);
     if (mg_tokens_add(data_dir(options), &token, text, &err) != MG_OK)
         return fail(&err);
-    fprintf(stderr, "This token is shown once; send it as Authorization: Bearer TOKEN.\n");
+    fprintf(
+        stderr,
+        "This token is shown once; send it as Authorization: Bearer TOKEN. From now on the daemon of this directory "
+        "answers nobody without one.\n");
     printf("%s\n", text);
     return MG_EXIT_DONE;
 }
