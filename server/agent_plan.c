@@ -15,7 +15,8 @@
 #include "server/fill.h"
 
 enum { TRIES = 3, SEED = 1 };
-static const double PATIENCE_S = 20; /* after so long it is not tried again */
+static const double PATIENCE_S = 20, /* after so long it is not tried again */
+    OPERATORS_S = 240;               /* and its operators are not timed any more */
 
 struct work {
     struct mg_agent *agent;
@@ -25,6 +26,7 @@ struct work {
     size_t sizes[2];
     struct mg_arena arena;
     struct mg_device_run run;
+    double until; /* its operators are timed until then: the lease (store/measured.h) must outlast the work */
     bool busy;
 };
 
@@ -54,7 +56,7 @@ static enum mg_code execute(struct work *w, const struct mg_graph *g, const stru
     if (code != MG_OK)
         return code;
     double before = mg_agent_canary(w->agent, engine);
-    code = mg_device_run(engine, g, plan, SEED, given, results, &w->arena, &w->run, err);
+    code = mg_device_run(engine, g, plan, SEED, w->until, given, results, &w->arena, &w->run, err);
     double after = mg_agent_canary(w->agent, engine);
     mg_engine_close(engine);
     w->busy = mg_agent_is_slow(w->agent, before) || mg_agent_is_slow(w->agent, after);
@@ -77,6 +79,7 @@ static enum mg_code measure(void *context, struct mg_error *err)
         return code;
     double **given = mg_fill_values(g, NULL, MG_FILL_NORMAL, SEED, &w->arena);
     double until = mg_measure_clock() + PATIENCE_S;
+    w->until = mg_measure_clock() + OPERATORS_S;
     for (int tries = 0; tries == 0 || (tries < TRIES && code == MG_OK && w->busy && mg_measure_clock() < until);
          tries++) {
         struct mg_arena_mark mark = mg_arena_mark(&w->arena);

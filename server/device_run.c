@@ -36,7 +36,7 @@ static enum mg_code take_results(void *context, struct mg_error *err)
 }
 
 enum mg_code mg_device_run(struct mg_engine *engine, const struct mg_graph *g, const struct mg_plan *plan,
-                           uint64_t seed, double *const *given, double **results, struct mg_arena *arena,
+                           uint64_t seed, double until, double *const *given, double **results, struct mg_arena *arena,
                            struct mg_device_run *out, struct mg_error *err)
 {
     struct mg_program *program;
@@ -47,7 +47,7 @@ enum mg_code mg_device_run(struct mg_engine *engine, const struct mg_graph *g, c
         code = repeat(program, given, out, err);
     if (!code) /* guarded: running out of memory must not leave program and engine behind */
         code = mg_arena_guard(arena, take_results, &(struct taking){program, results, arena}, err);
-    if (!code && mg_program_predict(program, &mg_time_policy_default, &out->predicted_s, &untimed) != MG_OK)
+    if (!code && mg_program_predict(program, &mg_time_policy_default, until, &out->predicted_s, &untimed) != MG_OK)
         out->predicted_s = NAN;
     if (!code)
         mg_program_facts(program, &out->facts);

@@ -5,14 +5,15 @@
 #include "measure/program.h"
 
 struct mg_device_run {
-    double seconds;          /* median of the runs */
-    double predicted_s;      /* sum of its operators, each measured alone; NaN where one cannot be timed */
+    double seconds;     /* median of the runs */
+    double predicted_s; /* sum of its operators, each measured alone; NaN where one cannot be timed, or not in time */
     struct mg_timing timing; /* of the runs */
     struct mg_program_facts facts;
 };
-/* results: by value of the graph, outputs and updated values; memory from `arena`, inside its guard. */
+/* results: by value of the graph, outputs and updated values; memory from `arena`, inside its guard. until:
+ * mg_measure_clock() after which operators are not timed any more, INFINITY: none. */
 enum mg_code mg_device_run(struct mg_engine *engine, const struct mg_graph *g, const struct mg_plan *plan,
-                           uint64_t seed, double *const *given, double **results, struct mg_arena *arena,
+                           uint64_t seed, double until, double *const *given, double **results, struct mg_arena *arena,
                            struct mg_device_run *out, struct mg_error *err) MG_WARN_UNUSED;
 
 #endif

@@ -514,13 +514,15 @@ static enum mg_code time_copy(struct mg_program *p, const struct instruction *it
     return code;
 }
 
-enum mg_code mg_program_predict(struct mg_program *p, const struct mg_time_policy *policy, double *seconds,
-                                struct mg_error *err)
+enum mg_code mg_program_predict(struct mg_program *p, const struct mg_time_policy *policy, double until,
+                                double *seconds, struct mg_error *err)
 {
     enum mg_code code = MG_OK;
     *seconds = 0;
     for (size_t i = 0; i < p->count && !code; i++) {
         const struct instruction *item = &p->items[i];
+        if (mg_measure_clock() >= until)
+            return mg_fail(err, MG_ERR_CANCELLED, "", "no time is left to time the operators");
         if (item->kind == KIND_STORE || item->kind == KIND_LOAD)
             code = time_copy(p, item, policy, seconds, err);
         if (item->kind != KIND_RUN)

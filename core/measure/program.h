@@ -34,8 +34,9 @@ struct mg_program_facts {
 void mg_program_facts(const struct mg_program *program, struct mg_program_facts *out);
 /* What the run takes by measured operators: each distinct one timed alone under `policy`, copies too, then summed along
  * the list as S4 says for a device whose copies are on the compute stream. Operators that cannot be timed are an error.
- */
-enum mg_code mg_program_predict(struct mg_program *program, const struct mg_time_policy *policy, double *seconds,
-                                struct mg_error *err) MG_WARN_UNUSED;
+ * MG_ERR_CANCELLED: not all were timed by mg_measure_clock() `until` (INFINITY: no matter when); those that were are
+ * not timed again. */
+enum mg_code mg_program_predict(struct mg_program *program, const struct mg_time_policy *policy, double until,
+                                double *seconds, struct mg_error *err) MG_WARN_UNUSED;
 
 #endif

@@ -107,7 +107,7 @@ static enum mg_code run_plan(struct bench *b, const struct mg_plan *plan, double
             code = mg_program_run(program, &samples[i < 0 ? 0 : i], err);
     }
     if (!code)
-        code = mg_program_predict(program, &policy, predicted, err);
+        code = mg_program_predict(program, &policy, INFINITY, predicted, err);
     if (!code) {
         mg_timing_of(samples, RUNS, &timing);
         mg_program_facts(program, &facts);

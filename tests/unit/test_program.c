@@ -185,8 +185,9 @@ static enum mg_code predict_all(void *context, struct mg_error *err)
     cr_assert_eq(code, MG_OK);
     mg_program_facts(program, &facts);
     cr_expect(facts.operators > 3 && facts.operators <= facts.actions);
-    cr_assert_eq(mg_program_predict(program, &policy, &seconds, err), MG_OK, "%s", err->message);
-    cr_assert_eq(mg_program_predict(program, &policy, &again, err), MG_OK);
+    cr_expect_eq(mg_program_predict(program, &policy, 0, &seconds, err), MG_ERR_CANCELLED, "the time is over");
+    cr_assert_eq(mg_program_predict(program, &policy, INFINITY, &seconds, err), MG_OK, "%s", err->message);
+    cr_assert_eq(mg_program_predict(program, &policy, INFINITY, &again, err), MG_OK);
     cr_expect(seconds > 0 && again == seconds, "operators are timed once: %g, %g", seconds, again);
     mg_program_free(program);
     return MG_OK;
