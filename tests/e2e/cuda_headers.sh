@@ -7,7 +7,7 @@ if [ ! -f "$home/include/cuda.h" ] || [ ! -f "$home/include/cublasLt.h" ]; then
     echo "0 passed, 0 failed"
     exit 0
 fi
-source=$(mktemp /tmp/magisd-headers-XXXXXX.c)
+source=$(mktemp "${MAGIS_TMP:-/tmp}/magisd-headers-XXXXXX.c")
 trap 'rm -f "$source" "$source.o"' EXIT
 {
     echo '#include <cuda.h>'
