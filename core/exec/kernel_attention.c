@@ -64,17 +64,20 @@ static double score(const struct attention *a, int64_t head, int64_t i, int64_t 
     return a->scale * sum + mask_at(a, head, i, j);
 }
 
-/* Scores of one row and the logarithm of the sum of their exponentials. */
-static double score_row(const struct attention *a, int64_t head, int64_t i, double *row)
+/* Scores of one row, less the largest of them; returns the logarithm of the sum of their exponentials. */
+static double score_row(const struct attention *a, int64_t head, int64_t i, double *row, double *largest_score)
 {
     double largest = -INFINITY, sum = 0;
     for (int64_t j = 0; j < a->keys; j++) {
         row[j] = score(a, head, i, j);
         largest = row[j] > largest ? row[j] : largest;
     }
-    for (int64_t j = 0; j < a->keys; j++)
-        sum += exp(row[j] - largest);
-    return sum > 0 ? largest + log(sum) : -INFINITY;
+    for (int64_t j = 0; j < a->keys; j++) {
+        row[j] -= largest;
+        sum += exp(row[j]);
+    }
+    *largest_score = largest;
+    return log(sum);
 }
 
 enum mg_code kernel_attention(const struct mg_kernel *k)
@@ -84,12 +87,12 @@ enum mg_code kernel_attention(const struct mg_kernel *k)
     double *row = MG_NEW_ARRAY(k->scratch, double, a.keys);
     for (int64_t r = 0; r < a.heads * a.queries; r++) {
         int64_t head = r / a.queries;
-        double lse = score_row(&a, head, r % a.queries, row);
-        k->out[1][r] = lse;
+        double largest, norm = score_row(&a, head, r % a.queries, row, &largest);
+        k->out[1][r] = largest + norm;
         for (int64_t j = 0; j < a.keys; j++)
             for (int64_t d = 0; d < a.value_dim; d++)
                 k->out[0][r * a.value_dim + d] +=
-                    exp(row[j] - lse) * a.v[(head / a.shared * a.keys + j) * a.value_dim + d];
+                    exp(row[j] - norm) * a.v[(head / a.shared * a.keys + j) * a.value_dim + d];
     }
     return MG_OK;
 }
@@ -99,13 +102,13 @@ static void attention_row_grad(const struct attention *a, const struct mg_kernel
 {
     int64_t head = r / a->queries, key_head = head / a->shared;
     const double *dy = k->in[0] + r * a->value_dim, *y = k->in[4] + r * a->value_dim;
-    double dot = 0;
-    score_row(a, head, r % a->queries, row);
+    double dot = 0, largest;
+    score_row(a, head, r % a->queries, row, &largest);
     for (int64_t d = 0; d < a->value_dim; d++)
         dot += dy[d] * y[d];
     for (int64_t j = 0; j < a->keys; j++) {
         int64_t key = key_head * a->keys + j;
-        double p = exp(row[j] - k->in[5][r]), dp = 0;
+        double p = exp(row[j] + (largest - k->in[5][r])), dp = 0;
         for (int64_t d = 0; d < a->value_dim; d++) {
             dp += dy[d] * a->v[key * a->value_dim + d];
             k->out[2][key * a->value_dim + d] += p * dy[d];

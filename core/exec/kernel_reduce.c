@@ -191,15 +191,21 @@ enum mg_code kernel_cumsum(const struct mg_kernel *k)
     return MG_OK;
 }
 
-/* log of the sum of exponentials of a row with the given distance between elements. */
-static double log_sum_exp(const double *x, int64_t extent, int64_t step)
+/* The logarithm of the sum of a row's exponentials is largest + rest; added up, a large `largest` would swallow the
+ * rest. */
+struct norm {
+    double largest, rest;
+};
+
+/* Of a row with the given distance between elements. */
+static struct norm norm_of(const double *x, int64_t extent, int64_t step)
 {
     double largest = -INFINITY, sum = 0;
     for (int64_t i = 0; i < extent; i++)
         largest = x[i * step] > largest ? x[i * step] : largest;
     for (int64_t i = 0; i < extent; i++)
         sum += exp(x[i * step] - largest);
-    return sum > 0 ? largest + log(sum) : -INFINITY;
+    return (struct norm){largest, log(sum)};
 }
 
 enum mg_code kernel_softmax(const struct mg_kernel *k)
@@ -207,9 +213,9 @@ enum mg_code kernel_softmax(const struct mg_kernel *k)
     struct rows rows = rows_of(&k->op->in_shape[0], mg_kernel_int(k, MG_ATTR_AXIS));
     for (int64_t r = 0; r < rows.outer * rows.inner; r++) {
         int64_t begin = row_begin(&rows, r);
-        double norm = log_sum_exp(k->in[0] + begin, rows.extent, rows.inner);
+        struct norm norm = norm_of(k->in[0] + begin, rows.extent, rows.inner);
         for (int64_t i = 0; i < rows.extent; i++) {
-            double y = k->in[0][begin + i * rows.inner] - norm;
+            double y = k->in[0][begin + i * rows.inner] - norm.largest - norm.rest;
             k->out[0][begin + i * rows.inner] = k->op->type == MG_OP_LOG_SOFTMAX ? y : exp(y);
         }
     }
@@ -260,8 +266,10 @@ enum mg_code kernel_cross_entropy(const struct mg_kernel *k)
             continue;
         if (!target_valid(&rows, k->in[1][r]))
             return mg_fail(k->err, MG_ERR_INVALID, "", "a target is no class index");
-        double norm = k->op->type == MG_OP_NLL_LOSS ? 0 : log_sum_exp(x, rows.extent, rows.inner);
-        sum += norm - x[(int64_t)k->in[1][r] * rows.inner];
+        struct norm norm = {0};
+        if (k->op->type != MG_OP_NLL_LOSS)
+            norm = norm_of(x, rows.extent, rows.inner);
+        sum += norm.largest - x[(int64_t)k->in[1][r] * rows.inner] + norm.rest;
     }
     k->out[0][0] = sum / divisor;
     return MG_OK;
@@ -280,10 +288,10 @@ enum mg_code kernel_cross_entropy_grad(const struct mg_kernel *k)
         k->out[0][begin + class * rows.inner] = -scale;
         if (k->op->type == MG_OP_NLL_LOSS_GRAD)
             continue;
-        double norm = log_sum_exp(k->in[1] + begin, rows.extent, rows.inner);
+        struct norm norm = norm_of(k->in[1] + begin, rows.extent, rows.inner);
         for (int64_t i = 0; i < rows.extent; i++) {
             int64_t at = begin + i * rows.inner;
-            k->out[0][at] += scale * exp(k->in[1][at] - norm);
+            k->out[0][at] += scale * exp(k->in[1][at] - norm.largest - norm.rest);
         }
     }
     return MG_OK;

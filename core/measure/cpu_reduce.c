@@ -245,14 +245,14 @@ static float row_exp(const float *x, int64_t n, float shift, float *y)
     return sum;
 }
 
-static float log_sum_exp(const float *x, int64_t n)
+/* The logarithm of the sum of a row's exponentials, less the row's largest element: a large one would swallow it. */
+static float log_sum_exp(const float *x, int64_t n, float *largest)
 {
-    float largest = row_largest(x, n), sum = 0, piece[PIECE];
-    if (largest == -INFINITY)
-        return largest;
+    float sum = 0, piece[PIECE];
+    *largest = row_largest(x, n);
     for (int64_t begin = 0; begin < n; begin += PIECE)
-        piece_exp(x + begin, piece_size(n, begin), largest, piece, &sum);
-    return largest + logf(sum);
+        piece_exp(x + begin, piece_size(n, begin), *largest, piece, &sum);
+    return logf(sum);
 }
 
 MG_WIDE static void row_affine(float *y, const float *x, int64_t n, float scale, float shift)
@@ -264,7 +264,9 @@ MG_WIDE static void row_affine(float *y, const float *x, int64_t n, float scale,
 static void softmax_row(const struct rows *rows, const float *x, float *y)
 {
     if (rows->type == MG_OP_LOG_SOFTMAX) {
-        row_affine(y, x, rows->extent, 1, -log_sum_exp(x, rows->extent));
+        float largest, rest = log_sum_exp(x, rows->extent, &largest);
+        row_affine(y, x, rows->extent, 1, -largest);
+        row_affine(y, y, rows->extent, 1, -rest);
         return;
     }
     float sum = row_exp(x, rows->extent, row_largest(x, rows->extent), y);
@@ -400,8 +402,8 @@ static enum mg_code run_loss(const struct cpu_call *call)
         if (target[r] < 0 || target[r] >= rows->extent)
             return no_class(call);
         const float *x = row_in(rows, call->in[0], r, buffer);
-        float norm = rows->type == MG_OP_NLL_LOSS ? 0 : log_sum_exp(x, rows->extent);
-        sum += (double)(norm - x[target[r]]);
+        float largest = 0, rest = rows->type == MG_OP_NLL_LOSS ? 0 : log_sum_exp(x, rows->extent, &largest);
+        sum += (double)(largest - x[target[r]]) + (double)rest;
     }
     *(float *)call->out[0] = (float)(sum / divisor_of(rows, target));
     return MG_OK;

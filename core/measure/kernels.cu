@@ -206,10 +206,12 @@ KERNEL(k1)
         top = LARGEST_OF(top);
         OVER(i, EXTENT)
             sum += EXP(IN0(AT(i)) - top);
-        sum = top + LOG(SUM(sum));
+        sum = LOG(SUM(sum));
+#else
+        top = 0;
 #endif
         if (FIRST && counts)
-            atomicAdd(o0, sum - IN0(AT(target)));
+            atomicAdd(o0, top - IN0(AT(target)) + sum);
     }
 }
 KERNEL(k2)
