@@ -74,7 +74,8 @@ $(BUILD)/core/%.o: CPPFLAGS += -include core/banned.h
 $(BUILD)/core/exec/%.o: CPPFLAGS += -DMG_LIBM_ALLOWED
 $(BUILD)/core/measure/%.o: CPPFLAGS += -DMG_LIBM_ALLOWED -DMG_DEVICES_ALLOWED
 $(BUILD)/core/measure/%.o: CFLAGS += -O3
-# The innermost loop of the search.
+# The innermost loops of the reference executor and of the search.
+$(BUILD)/core/exec/kernel_contraction.o: CFLAGS += -O3
 $(BUILD)/core/search/evaluate.o: CFLAGS += -O3
 $(BUILD)/tests/%.o: CFLAGS += -Wno-missing-prototypes -Wno-shadow -Wno-conversion -Wno-missing-field-initializers
 

@@ -31,6 +31,13 @@ int64_t mg_kernel_out_count(const struct mg_kernel *k, uint32_t i);
 /* Flat position in a (right-aligned, broadcasting) shape of the element at `index` of a shape of `rank`. */
 int64_t mg_broadcast_at(const struct mg_shape *shape, const int64_t *index, uint32_t rank);
 
+/* c[m, n] += a[m, k] b[k, n]. Distances are in elements; the columns of c are adjacent. */
+struct mg_product {
+    int64_t m, n, k;
+    int64_t a_row, a_column, b_row, b_column, c_row;
+};
+void mg_multiply_add(const struct mg_product *p, const double *a, const double *b, double *c);
+
 /* A layout, in elements. */
 struct mg_view {
     int64_t at; /* of the first element */

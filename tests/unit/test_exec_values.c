@@ -2,6 +2,7 @@
  * results. ONNX's node tests (test_onnx_nodes.c) do the same for what that format has in the same form. */
 #include <math.h>
 
+#include "base/digest.h"
 #include "exec/exec.h"
 #include "tests/unit/op_samples.h"
 
@@ -47,6 +48,12 @@ static const struct known known[] = {
     {"reduce_l2 | 2,2 | 1 | axes=0 keepdims=0", {3, 5, 4, 12}, {5, 13}},
     {"reduce_sum_square | 3 | 1", {1, 2, 3}, {14}},
     {"reduce_log_sum_exp | 2 | 1", {1000, 1000}, {1000.69314718055995}},
+    /* logits that swallow the logarithm of a sum */
+    {"softmax | 4 | 1", {1e20, 1e20, 1e20, 1e20}, {0.25, 0.25, 0.25, 0.25}},
+    {"log_softmax | 2 | 1", {1e20, 1e20}, {-0.69314718055994531, -0.69314718055994531}},
+    {"cross_entropy | 1,2 i64:1 | 1", {1e20, 1e20, 1}, {0.69314718055994531}},
+    {"cross_entropy_grad | s 1,2 i64:1 | 1", {1, 1e20, 1e20, 1}, {0.5, -0.5}},
+    {"attention | 1,1,1,1 1,1,2,1 1,1,2,1 | 2", {1, 1e20, 1e20, 2, 4}, {3, 1e20}},
     {"reduce_max | i8:0 | 1 | keepdims=0", {0}, {-128}},
     {"arg_min | 4 | 1 | select_last_index=1", {3, 1, 2, 1}, {3}},
     {"hard_max | 2,3 | 1", {1, 3, 3, 5, 4, 2}, {0, 1, 0, 1, 0, 0}},
@@ -129,4 +136,75 @@ Test(exec_values, kernels_give_numbers_computed_by_hand)
         compare(&b, &known[i], g);
         bench_close(&b);
     }
+}
+
+/* The one result of a sample whose operands are these. */
+static const double *result_of(struct bench *b, const char *sample, double *first, double *second)
+{
+    struct mg_graph *g;
+    cr_assert(sample_build(b, sample), "%s: %s", sample, b->err.message);
+    mg_value out = b->g->ops[0].out[0];
+    mg_graph_add_output(b->g, out);
+    cr_assert_eq(mg_graph_normalise(b->g, &b->arena, &g, &b->err), MG_OK, "%s: %s", sample, b->err.message);
+    double **values = MG_NEW_ARRAY(&b->arena, double *, g->value_count);
+    values[g->ops[0].in[0]] = first;
+    values[g->ops[0].in[1]] = second;
+    cr_assert_eq(mg_exec_graph(g, 1, values, &b->arena, &b->err), MG_OK, "%s: %s", sample, b->err.message);
+    return values[g->outputs[0]];
+}
+
+static double inner(const double *a, const double *b, int64_t count)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < count; i++)
+        sum += a[i] * b[i];
+    return sum;
+}
+
+static void fill(struct mg_rng *rng, double *to, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        to[i] = mg_rng_unit(rng) - 0.5;
+}
+
+enum { SIDE = 200, PLANE = SIDE * SIDE, INS = 3, OUTS = 4 };
+
+/* y[f, row, column] of a 3 x 3 convolution with a padding of 1, as it is defined. */
+static double convolved(const double *x, const double *w, int64_t f, int64_t row, int64_t column)
+{
+    double sum = 0;
+    for (int64_t c = 0; c < INS; c++)
+        for (int64_t i = 0; i < 3; i++)
+            for (int64_t j = 0; j < 3; j++) {
+                int64_t r = row + i - 1, q = column + j - 1;
+                if (r >= 0 && r < SIDE && q >= 0 && q < SIDE)
+                    sum += x[c * PLANE + r * SIDE + q] * w[(f * INS + c) * 9 + i * 3 + j];
+            }
+    return sum;
+}
+
+/* Large enough for many ranges of output positions; <conv(x, w), dy> is linear in x and in w. */
+Test(exec_values, a_large_convolution_and_its_gradients_agree)
+{
+    static double x[INS * PLANE], w[OUTS * INS * 9], dy[OUTS * PLANE];
+    struct bench forward, to_x, to_w;
+    struct mg_rng rng;
+    mg_rng_init(&rng, 1);
+    fill(&rng, x, INS * PLANE);
+    fill(&rng, w, OUTS * INS * 9);
+    fill(&rng, dy, OUTS * PLANE);
+    const double *y = result_of(&forward, "conv | 1,3,200,200 4,3,3,3 | 1 | pads=1,1,1,1", x, w);
+    for (int64_t f = 0; f < OUTS; f++)
+        for (int64_t at = 0; at < PLANE; at += 97)
+            cr_expect_float_eq(y[f * PLANE + at], convolved(x, w, f, at / SIDE, at % SIDE), 1e-12);
+    const double *dx =
+        result_of(&to_x, "conv_grad_input | 1,4,200,200 4,3,3,3 | 1 | spatial=200,200 pads=1,1,1,1", dy, w);
+    const double *dw =
+        result_of(&to_w, "conv_grad_weight | 1,4,200,200 1,3,200,200 | 1 | kernel_shape=3,3 pads=1,1,1,1", dy, x);
+    double sum = inner(y, dy, OUTS * PLANE);
+    cr_expect_float_eq(inner(dx, x, INS * PLANE), sum, 1e-9);
+    cr_expect_float_eq(inner(dw, w, OUTS * INS * 9), sum, 1e-9);
+    bench_close(&forward);
+    bench_close(&to_x);
+    bench_close(&to_w);
 }
