@@ -50,19 +50,31 @@ static void read_model_name(char *out, size_t size)
         fclose(file);
 }
 
+/* Of the last level, within reason: beyond, it takes long to flush and no operator's operands fill it. */
+static uint64_t last_cache(void)
+{
+    static const int levels[] = {_SC_LEVEL3_CACHE_SIZE, _SC_LEVEL2_CACHE_SIZE};
+    for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
+        long bytes = sysconf(levels[i]);
+        if (bytes > 0)
+            return bytes < 64 << 20 ? (uint64_t)bytes : 64 << 20;
+    }
+    return 8 << 20;
+}
+
 static void describe(struct mg_engine *engine, const struct onednn *dnn)
 {
     struct mg_engine_properties *p = &engine->properties;
     const dnnl_version_t *version = dnn->version();
-    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE), cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
+    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
     snprintf(p->backend, sizeof p->backend, "cpu");
-    snprintf(p->backend_version, sizeof p->backend_version, "1");
+    snprintf(p->backend_version, sizeof p->backend_version, "2");
     read_model_name(p->device, sizeof p->device);
     snprintf(p->compute, sizeof p->compute, "%s", isa_name(dnn->get_effective_cpu_isa()));
     snprintf(p->dnn, sizeof p->dnn, "oneDNN %d.%d.%d", version->major, version->minor, version->patch);
     p->units = 1;
     p->memory_bytes = pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 0;
-    p->cache_bytes = cache > 0 ? (uint64_t)cache : 1 << 20;
+    p->cache_bytes = last_cache();
 }
 
 static enum mg_code cpu_open(struct mg_engine *engine, const char *rest, struct mg_error *err)

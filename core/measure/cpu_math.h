@@ -14,12 +14,23 @@
 #define MG_WIDE
 #endif
 
-/* 2^k by the exponent's bits, the rest by a polynomial on [-ln2 / 2, ln2 / 2]. */
+static inline float power_of_two(int32_t n)
+{
+    int32_t bits = (n + 127) << 23;
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* 2^n by the exponent's bits, the rest by a polynomial on [-ln2 / 2, ln2 / 2]; no branch, so that it becomes a vector
+ * and takes as long whatever the number (two comparisons in a row would become branches again). In two halves, 2^n
+ * overflows and vanishes where the result does. */
 static inline float fast_exp(float x)
 {
-    float t = x < -87.0f ? -87.0f : x > 88.7f ? 88.7f : x;
-    float k = t * 1.44269504f;
-    int32_t n = (int32_t)(k + (k < 0 ? -0.5f : 0.5f));
+    float size = fabsf(x);
+    size = size > 110.0f ? 110.0f : size;
+    float t = copysignf(size, x), k = t * 1.44269504f;
+    int32_t n = (int32_t)(k + copysignf(0.5f, k));
     float r = t - (float)n * 0.693359375f + (float)n * 2.12194440e-4f;
     float p = 1.9875691500e-4f;
     p = p * r + 1.3981999507e-3f;
@@ -28,11 +39,8 @@ static inline float fast_exp(float x)
     p = p * r + 1.6666665459e-1f;
     p = p * r + 5.0000001201e-1f;
     p = p * r * r + r + 1;
-    int32_t bits = (n + 127) << 23;
-    float scale;
-    memcpy(&scale, &bits, sizeof scale);
-    float y = p * scale;
-    return x < -87.3f ? 0 : x > 88.72f ? INFINITY : y;
+    int32_t half = n >> 1;
+    return p * power_of_two(half) * power_of_two(n - half);
 }
 
 static inline float fast_sigmoid(float x)
@@ -43,7 +51,7 @@ static inline float fast_sigmoid(float x)
 static inline float fast_tanh(float x)
 {
     float t = fast_exp(-2 * fabsf(x)), y = (1 - t) / (1 + t);
-    return x < 0 ? -y : y;
+    return copysignf(y, x);
 }
 
 /* Abramowitz and Stegun, 7.1.26. */
@@ -56,7 +64,7 @@ static inline float fast_erf(float x)
     p = p * t - 0.284496736f;
     p = p * t + 0.254829592f;
     float y = 1 - p * t * fast_exp(-a * a);
-    return x < 0 ? -y : y;
+    return copysignf(y, x);
 }
 
 #endif

@@ -113,6 +113,8 @@ struct onednn_recipe {
 };
 enum mg_code mg_onednn_build(struct mg_prepared *p, const struct onednn_recipe *recipe, struct onednn_op **out,
                              struct mg_error *err);
+/* Softmax and its gradient for dense f32 (cpu_softmax.c). MG_ERR_UNSUPPORTED: oneDNN has none for it. */
+enum mg_code mg_cpu_dnn_softmax(struct mg_prepared *p, struct cpu_op *op, int axis, struct mg_error *err);
 enum mg_code mg_onednn_run(const struct onednn_op *op, const struct cpu_call *call, const void *const *in,
                            void *const *out);
 void mg_onednn_release(struct onednn_op *op);

@@ -357,14 +357,24 @@ static enum mg_code rows_kernel(struct mg_prepared *p, struct cpu_op *op, cpu_ru
     return MG_OK;
 }
 
+/* oneDNN's primitive where there is one for the sizes, else `run`. */
+static enum mg_code softmax_kernel(struct mg_prepared *p, struct cpu_op *op, cpu_run_fn *run, struct mg_error *err)
+{
+    int64_t axis = mg_prepared_int(p, MG_ATTR_AXIS);
+    axis += axis < 0 ? p->op.in_shape[0].rank : 0;
+    if (mg_cpu_native(p->op.in_dtype[0]) == MG_DTYPE_F32 && mg_cpu_dnn_softmax(p, op, (int)axis, err) == MG_OK)
+        return MG_OK;
+    return rows_kernel(p, op, run, err);
+}
+
 enum mg_code mg_cpu_softmax(struct mg_prepared *p, struct cpu_op *op, struct mg_error *err)
 {
-    return rows_kernel(p, op, run_softmax, err);
+    return softmax_kernel(p, op, run_softmax, err);
 }
 
 enum mg_code mg_cpu_softmax_grad(struct mg_prepared *p, struct cpu_op *op, struct mg_error *err)
 {
-    return rows_kernel(p, op, run_softmax_grad, err);
+    return softmax_kernel(p, op, run_softmax_grad, err);
 }
 
 enum mg_code mg_cpu_cumsum(struct mg_prepared *p, struct cpu_op *op, struct mg_error *err)

@@ -23,7 +23,7 @@ struct mg_engine_properties {
     char driver[32], runtime[32], dnn[32], blas[32];
     uint32_t units; /* streaming multiprocessors; processors used */
     uint64_t memory_bytes;
-    uint64_t cache_bytes; /* the second level: what an operator may find of the one before */
+    uint64_t cache_bytes; /* the last level: what an operator may find of those before it */
     bool pinned;          /* host memory of copies */
 };
 
@@ -56,7 +56,8 @@ enum mg_code mg_prepared_run(struct mg_prepared *prepared, const void *const *in
 struct mg_time_policy {
     uint32_t warm_up, repeats; /* runs before, runs that count: at least one */
     double seconds;            /* stop repeating after as many, with what there is (at least 3 runs); 0: never */
-    bool cold; /* operands leave the second-level cache between runs, as most have when a plan comes to an operator */
+    bool cold; /* between runs all but the first operand, which as a rule the operator before has just made, leave the
+                  device's last cache, as most have when a plan comes to an operator */
 };
 struct mg_timing {
     uint32_t n;                    /* runs that count */

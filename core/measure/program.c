@@ -3,64 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/digest.h"
 #include "device/signature.h"
-#include "exec/walk_plan.h"
 #include "measure/convert.h"
+#include "measure/program_priv.h"
 
 enum { GUARD = 4096, GUARD_BYTE = 0xa5 };
-
-enum kind { KIND_RUN, KIND_STORE, KIND_LOAD, KIND_WAIT };
-struct instruction {
-    enum kind kind;
-    uint32_t op;                   /* RUN: index of the distinct operator */
-    uint32_t in, out;              /* RUN: first address of operands, of results */
-    mg_value copy;                 /* STORE, LOAD */
-    uint64_t at, bytes;            /* STORE, LOAD: in the arena */
-    enum mg_stream earlier, later; /* WAIT */
-    struct mg_exec_origin origin;
-};
-struct distinct {
-    struct mg_hash128 key;
-    struct mg_prepared *prepared;
-    double seconds; /* predict; 0: not yet */
-};
-struct given {
-    mg_value value, copy;
-    bool on_host;
-    struct mg_located place;
-};
-struct storage {
-    uint64_t at, bytes;
-};
-struct mg_program {
-    struct mg_arena arena, scratch;
-    const struct mg_graph *original; /* while it is built */
-    struct mg_engine *engine;
-    char *memory; /* guard, arena, guard */
-    uint64_t arena_bytes;
-    uint64_t *address; /* offsets in the arena, then addresses */
-    size_t address_count, address_capacity;
-    struct instruction *items;
-    size_t count, capacity;
-    struct distinct *ops;
-    size_t op_count, op_capacity;
-    uint32_t *slots; /* by key, MG_NONE: empty */
-    size_t slot_count;
-    struct given *given;
-    size_t given_count, given_capacity;
-    struct given *results;
-    size_t result_count, result_capacity;
-    size_t value_count; /* of the original */
-    void **host;        /* copies by value of the plan's graph */
-    uint64_t *host_bytes;
-    size_t host_count;
-    struct storage *alive;
-    size_t alive_count, alive_capacity;
-    uint64_t alive_bytes;
-    bool storing, loading; /* copies that the compute stream has not waited for */
-    struct mg_program_facts facts;
-};
 
 /* ---- distinct operators ---- */
 
@@ -100,6 +47,13 @@ static void strides_of(const struct mg_located *boxes, uint32_t count, struct mg
         memcpy(out[i].at, boxes[i].stride, sizeof out[i].at);
 }
 
+static const char *text_of(struct mg_program *p, const struct mg_op_desc *op)
+{
+    char *text = mg_arena_alloc(&p->arena, mg_signature_bound(op->attrs, op->attr_count, op->in_count + op->out_count));
+    mg_signature_print(op, text);
+    return text;
+}
+
 static enum mg_code distinct_op(struct mg_program *p, const struct mg_action *action, uint32_t *out,
                                 struct mg_error *err)
 {
@@ -121,7 +75,9 @@ static enum mg_code distinct_op(struct mg_program *p, const struct mg_action *ac
     if (code)
         return code;
     *out = p->slots[at] = (uint32_t)p->op_count;
-    *MG_PUSH(&p->arena, p->ops, p->op_count, p->op_capacity) = (struct distinct){.key = key, .prepared = prepared};
+    struct distinct *made = MG_PUSH(&p->arena, p->ops, p->op_count, p->op_capacity);
+    *made = (struct distinct){.key = key, .prepared = prepared, .first = (uint32_t)p->count};
+    made->text = text_of(p, action->op);
     return MG_OK;
 }
 
@@ -160,11 +116,25 @@ static enum mg_code record_run(struct mg_program *p, const struct mg_action *act
     p->loading = false;
     struct instruction *item = add(p, KIND_RUN);
     item->op = op;
+    p->ops[op].uses++;
     item->origin = action->origin;
     item->in = add_addresses(p, action->in, action->op->in_count);
     item->out = add_addresses(p, action->out, action->op->out_count);
     p->facts.actions++;
     return MG_OK;
+}
+
+static uint32_t distinct_copy(struct mg_program *p, enum kind kind, uint64_t bytes)
+{
+    const uint64_t words[2] = {kind, bytes};
+    const struct mg_hash128 key = mg_hash_words(words, 2);
+    for (size_t i = 0; i < p->copy_count; i++)
+        if (p->copies[i].key.lo == key.lo && p->copies[i].key.hi == key.hi)
+            return (uint32_t)i;
+    struct distinct *made = MG_PUSH(&p->arena, p->copies, p->copy_count, p->copy_capacity);
+    *made = (struct distinct){.key = key, .first = (uint32_t)p->count};
+    made->text = mg_arena_printf(&p->arena, "%llu bytes", (unsigned long long)bytes);
+    return (uint32_t)p->copy_count - 1;
 }
 
 /* A copy starts after what was listed before it; what reads a loaded value, or reuses memory that is stored, waits. */
@@ -174,7 +144,10 @@ static void record_copy(struct mg_program *p, const struct mg_action *action)
     wait_for(p, MG_STREAM_COMPUTE, store ? MG_STREAM_STORE : MG_STREAM_LOAD);
     if (!store)
         wait_for(p, MG_STREAM_STORE, MG_STREAM_LOAD);
+    uint32_t distinct = distinct_copy(p, store ? KIND_STORE : KIND_LOAD, action->bytes);
     struct instruction *item = add(p, store ? KIND_STORE : KIND_LOAD);
+    item->op = distinct;
+    p->copies[distinct].uses++;
     item->copy = action->copy;
     item->at = store ? action->in[0].offset : action->out[0].offset;
     item->bytes = action->bytes;
@@ -287,7 +260,7 @@ static enum mg_code set_guards(struct mg_program *p, struct mg_error *err)
     return code ? code : mg_engine_wait(p->engine, err);
 }
 
-static enum mg_code check_guards(struct mg_program *p, struct mg_error *err)
+enum mg_code mg_program_check_guards(struct mg_program *p, struct mg_error *err)
 {
     unsigned char guard[2 * GUARD];
     enum mg_code code = mg_engine_copy(p->engine, MG_STREAM_STORE, guard, p->memory, GUARD, err);
@@ -457,7 +430,7 @@ enum mg_code mg_program_results(struct mg_program *p, double **results, struct m
 
 /* ---- running ---- */
 
-static enum mg_code run_one(struct mg_program *p, const struct instruction *item, struct mg_error *err)
+enum mg_code mg_program_run_one(struct mg_program *p, const struct instruction *item, struct mg_error *err)
 {
     void *at = p->memory + GUARD + item->at;
     switch (item->kind) {
@@ -479,60 +452,14 @@ enum mg_code mg_program_run(struct mg_program *p, double *seconds, struct mg_err
     enum mg_code code = mg_engine_wait(p->engine, err);
     double begin = mg_engine_clock(p->engine);
     for (size_t i = 0; i < p->count && !code; i++)
-        code = run_one(p, &p->items[i], err);
+        code = mg_program_run_one(p, &p->items[i], err);
     if (!code)
         code = mg_engine_wait(p->engine, err);
     *seconds = mg_engine_clock(p->engine) - begin;
-    return code ? code : check_guards(p, err);
+    return code ? code : mg_program_check_guards(p, err);
 }
 
 void mg_program_facts(const struct mg_program *p, struct mg_program_facts *out)
 {
     *out = p->facts;
-}
-
-/* ---- predicting ---- */
-
-/* A copy's time, by copying the same bytes. */
-static enum mg_code time_copy(struct mg_program *p, const struct instruction *item, const struct mg_time_policy *policy,
-                              double *seconds, struct mg_error *err)
-{
-    enum { MOST = 9 };
-    double samples[MOST];
-    struct mg_timing timing;
-    uint32_t repeats = policy->repeats < MOST ? policy->repeats : MOST;
-    enum mg_code code = MG_OK;
-    for (uint32_t i = 0; i < repeats && !code; i++) {
-        double begin = mg_engine_clock(p->engine);
-        code = run_one(p, item, err);
-        if (!code)
-            code = mg_engine_wait(p->engine, err);
-        samples[i] = mg_engine_clock(p->engine) - begin;
-    }
-    mg_timing_of(samples, repeats, &timing);
-    *seconds += timing.median_s;
-    return code;
-}
-
-enum mg_code mg_program_predict(struct mg_program *p, const struct mg_time_policy *policy, double until,
-                                double *seconds, struct mg_error *err)
-{
-    enum mg_code code = MG_OK;
-    *seconds = 0;
-    for (size_t i = 0; i < p->count && !code; i++) {
-        const struct instruction *item = &p->items[i];
-        if (mg_measure_clock() >= until)
-            return mg_fail(err, MG_ERR_CANCELLED, "", "no time is left to time the operators");
-        if (item->kind == KIND_STORE || item->kind == KIND_LOAD)
-            code = time_copy(p, item, policy, seconds, err);
-        if (item->kind != KIND_RUN)
-            continue;
-        struct distinct *op = &p->ops[item->op];
-        struct mg_timing timing = {.median_s = op->seconds};
-        if (op->seconds == 0)
-            code = mg_prepared_time(op->prepared, policy, &timing, err);
-        op->seconds = timing.median_s;
-        *seconds += op->seconds;
-    }
-    return code;
 }

@@ -32,11 +32,33 @@ struct mg_program_facts {
     uint64_t actions;
 };
 void mg_program_facts(const struct mg_program *program, struct mg_program_facts *out);
-/* What the run takes by measured operators: each distinct one timed alone under `policy`, copies too, then summed along
- * the list as S4 says for a device whose copies are on the compute stream. Operators that cannot be timed are an error.
- * MG_ERR_CANCELLED: not all were timed by mg_measure_clock() `until` (INFINITY: no matter when); those that were are
- * not timed again. */
+/* Times of operators (with their layouts) and of copies, measured alone on one engine, for all programs on it: plans
+ * can be compared only by one price of what they share. */
+struct mg_program_prices;
+struct mg_program_prices *mg_program_prices_new(struct mg_engine *engine); /* NULL: out of memory */
+void mg_program_prices_free(struct mg_program_prices *prices);
+/* Times under `policy` what has fewer than `times` times: the median of an operator's times counts. Operators that
+ * cannot be timed are an error. MG_ERR_CANCELLED: it was not done by mg_measure_clock() `until` (INFINITY: no matter
+ * when); what was done stays. */
+enum mg_code mg_program_price(struct mg_program *program, struct mg_program_prices *prices, uint32_t times,
+                              const struct mg_time_policy *policy, double until, struct mg_error *err) MG_WARN_UNUSED;
+/* What the run takes by these prices, summed along the list as S4 says for a device whose copies are on the compute
+ * stream. What has no price takes no time. */
+double mg_program_sum(const struct mg_program *program, const struct mg_program_prices *prices);
+/* Both, for one program alone. */
 enum mg_code mg_program_predict(struct mg_program *program, const struct mg_time_policy *policy, double until,
                                 double *seconds, struct mg_error *err) MG_WARN_UNUSED;
+
+/* ---- where the time goes ---- */
+struct mg_program_part {
+    const char *name, *text; /* operator ("store", "load") and signature; they live as long as the program */
+    uint32_t uses;
+    double alone_s, within_s; /* all its uses in one run: by the prices, and in the plan's course */
+};
+/* Runs once with a reading of the clock around each action. */
+enum mg_code mg_program_profile(struct mg_program *program, struct mg_error *err) MG_WARN_UNUSED;
+/* One for each distinct operator and copy; within_s is a mean over the profiled runs. Memory from `arena`. */
+size_t mg_program_parts(const struct mg_program *program, const struct mg_program_prices *prices,
+                        struct mg_program_part **out, struct mg_arena *arena);
 
 #endif

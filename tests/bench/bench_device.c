@@ -1,8 +1,12 @@
 /* How well measured operators foretell whole runs: for the zoo's networks at sizes that run in about a second, the
  * original and points of its front, predicted as the sum of their operators timed alone, and measured as wholes in one
- * arena. A network is judged only where a fixed piece of work took as long afterwards as before (3 %).
+ * arena. The runs of all plans and the timing of operators take turns, so that a machine that grows slower does so for
+ * both; operators that plans share have one price. A network is judged only where a fixed piece of work took as long
+ * afterwards as before (3 %), its order only where its plans differ by more than what can be told apart.
  *
- *   bench_device [--device cpu|cuda:0] [NETWORK ...] */
+ *   bench_device [--device cpu|cuda:0] [--parts] [NETWORK ...]
+ *
+ * --parts tells of each plan which kinds of operators take more or less in its course than alone. */
 #include <math.h>
 #include <sched.h>
 #include <stdio.h>
@@ -15,7 +19,7 @@
 #include "search/search.h"
 #include "zoo/zoo.h"
 
-enum { RUNS = 9, MOST_PLANS = 6 };
+enum { ROUNDS = 5, PRICINGS = 3, MOST_PLANS = 6 };
 
 struct network {
     const char *name;
@@ -47,7 +51,7 @@ static const struct network networks[] = {
 
 struct outcome {
     bool judged, exact;
-    double original_error, plan_error, rank;
+    double original_error, plan_error, rank, spread, canary;
     uint32_t plans;
 };
 
@@ -82,7 +86,7 @@ static double rank_correlation(const double *a, const double *b, uint32_t count)
     return count > 1 ? 1 - 6 * square / ((double)count * ((double)count * (double)count - 1)) : NAN;
 }
 
-/* ---- one plan ---- */
+/* ---- plans ---- */
 
 struct bench {
     struct mg_engine *engine;
@@ -90,32 +94,90 @@ struct bench {
     struct mg_arena arena;
     const struct mg_graph *g;
     double **given;
+    bool parts;
+};
+struct subject {
+    const struct mg_point *point;
+    struct mg_program *program;
+    double samples[ROUNDS], predicted, measured;
+};
+/* The original, then points of the front. */
+struct subjects {
+    struct subject list[MOST_PLANS + 1];
+    uint32_t count;
+    struct mg_program_prices *prices;
 };
 
-static enum mg_code run_plan(struct bench *b, const struct mg_plan *plan, double *predicted, double *measured,
-                             bool *exact, struct mg_error *err)
+static enum mg_code run_once(struct bench *b, struct subject *subject, double *seconds, struct mg_error *err)
 {
-    static const struct mg_time_policy policy = {.warm_up = 1, .repeats = 9, .seconds = 0.3, .cold = true};
-    struct mg_program *program;
-    struct mg_program_facts facts;
-    double samples[RUNS];
-    struct mg_timing timing;
-    enum mg_code code = mg_program_build(b->engine, b->g, plan, 1, &program, err);
-    for (int i = -1; i < RUNS && !code; i++) { /* one to warm up */
-        code = mg_program_load(program, b->given, err);
-        if (!code)
-            code = mg_program_run(program, &samples[i < 0 ? 0 : i], err);
+    enum mg_code code = mg_program_load(subject->program, b->given, err);
+    return code ? code : mg_program_run(subject->program, seconds, err);
+}
+
+/* Runs of all plans, one after the other, then a time for each operator; and again. */
+static enum mg_code take_turns(struct bench *b, struct subjects *all, struct mg_error *err)
+{
+    static const struct mg_time_policy policy = {.warm_up = 1, .repeats = 3, .seconds = 0.1, .cold = true};
+    enum mg_code code = MG_OK;
+    double ignored;
+    for (uint32_t i = 0; i < all->count && !code; i++)
+        code = run_once(b, &all->list[i], &ignored, err);
+    for (uint32_t round = 0; round < ROUNDS && !code; round++) {
+        for (uint32_t i = 0; i < all->count && !code; i++)
+            code = run_once(b, &all->list[i], &all->list[i].samples[round], err);
+        for (uint32_t i = 0; i < all->count && round < PRICINGS && !code; i++)
+            code = mg_program_price(all->list[i].program, all->prices, round + 1, &policy, INFINITY, err);
     }
-    if (!code)
-        code = mg_program_predict(program, &policy, INFINITY, predicted, err);
-    if (!code) {
-        mg_timing_of(samples, RUNS, &timing);
-        mg_program_facts(program, &facts);
-        *measured = timing.median_s;
-        *exact = facts.peak_bytes == plan->figures.peak_bytes && facts.arena_bytes == plan->figures.arena_bytes;
-    }
-    mg_program_free(program);
+    for (uint32_t i = 0; i < all->count && b->parts && !code; i++)
+        for (int run = 0; run < 3 && !code; run++) {
+            code = mg_program_load(all->list[i].program, b->given, err);
+            code = code ? code : mg_program_profile(all->list[i].program, err);
+        }
     return code;
+}
+
+/* ---- where a prediction is lost ---- */
+
+static int by_difference(const void *a, const void *b)
+{
+    const struct mg_program_part *x = a, *y = b;
+    double p = fabs(x->within_s - x->alone_s), q = fabs(y->within_s - y->alone_s);
+    return (p < q) - (p > q);
+}
+
+/* Parts of one name together. */
+static size_t by_kind(const struct mg_program_part *parts, size_t count, struct mg_program_part *kinds)
+{
+    size_t kind_count = 0;
+    for (size_t i = 0; i < count; i++) {
+        size_t k = 0;
+        while (k < kind_count && strcmp(kinds[k].name, parts[i].name) != 0)
+            k++;
+        if (k == kind_count)
+            kinds[kind_count++] = (struct mg_program_part){.name = parts[i].name, .text = ""};
+        kinds[k].uses += parts[i].uses;
+        kinds[k].alone_s += parts[i].alone_s;
+        kinds[k].within_s += parts[i].within_s;
+    }
+    return kind_count;
+}
+
+static void print_worst(struct mg_program_part *parts, size_t count)
+{
+    qsort(parts, count, sizeof *parts, by_difference);
+    for (size_t i = 0; i < 8 && i < count; i++)
+        printf("      alone %8.3f ms  within %8.3f ms %5u x %s %.120s\n", parts[i].alone_s * 1e3,
+               parts[i].within_s * 1e3, parts[i].uses, parts[i].name, parts[i].text);
+}
+
+static void print_parts(struct bench *b, const struct subject *subject, const struct mg_program_prices *prices)
+{
+    struct mg_program_part *parts;
+    size_t count = mg_program_parts(subject->program, prices, &parts, &b->arena);
+    struct mg_program_part *kinds = MG_NEW_ARRAY(&b->arena, struct mg_program_part, count);
+    size_t kind_count = by_kind(parts, count, kinds);
+    print_worst(kinds, kind_count);
+    print_worst(parts, count);
 }
 
 /* ---- one network ---- */
@@ -133,60 +195,84 @@ static enum mg_code build_step(struct bench *b, const struct network *n, struct 
     return code ? code : mg_graph_normalise(raw, &b->arena, out, err);
 }
 
-static enum mg_code run_front(struct bench *b, const struct mg_search_result *found, struct outcome *out,
-                              struct mg_error *err)
+/* Points of the front that lie far apart in modelled latency. */
+static void choose(const struct mg_search_result *found, struct subjects *all)
 {
-    double predicted[MOST_PLANS], measured[MOST_PLANS], errors[MOST_PLANS];
-    uint32_t step = found->front_count > MOST_PLANS ? found->front_count / MOST_PLANS : 1;
-    for (uint32_t i = 0; i < found->front_count && out->plans < MOST_PLANS; i += step) {
-        uint32_t k = out->plans;
-        bool exact;
-        enum mg_code code = run_plan(b, found->front[i].plan, &predicted[k], &measured[k], &exact, err);
-        if (code)
-            return code;
-        out->exact = out->exact && exact;
-        errors[k] = fabs(predicted[k] / measured[k] - 1);
-        printf("    plan %-17s peak %5.3f  predicted %9.6f s  measured %9.6f s\n", found->front[i].id,
-               (double)found->front[i].figures.peak_bytes / (double)found->original.figures.peak_bytes, predicted[k],
-               measured[k]);
-        out->plans++;
+    const struct mg_point *front = found->front;
+    uint32_t last = found->front_count ? found->front_count - 1 : 0;
+    all->list[all->count++].point = &found->original;
+    for (uint32_t i = 0, taken = 0; i < found->front_count && taken < MOST_PLANS; i++) {
+        double span = front[last].figures.latency_s - front[0].figures.latency_s;
+        double next = front[0].figures.latency_s + span * taken / (MOST_PLANS - 1);
+        bool rest = found->front_count - i <= MOST_PLANS - taken;
+        if (rest || front[i].figures.latency_s >= next * (1 - 1e-12)) {
+            all->list[all->count++].point = &front[i];
+            taken++;
+        }
     }
-    out->rank = rank_correlation(predicted, measured, out->plans);
-    out->plan_error = median(errors, out->plans);
-    return MG_OK;
 }
 
-static enum mg_code run_network(struct bench *b, const struct network *n, struct outcome *out, struct mg_error *err)
+static void judge(struct bench *b, const struct network *n, struct subjects *all, struct outcome *out)
+{
+    double predicted[MOST_PLANS + 1], measured[MOST_PLANS + 1], errors[MOST_PLANS + 1], least = INFINITY, most = 0;
+    for (uint32_t i = 0; i < all->count; i++) {
+        struct subject *s = &all->list[i];
+        struct mg_program_facts facts;
+        const struct mg_figures *stated = &s->point->figures;
+        mg_program_facts(s->program, &facts);
+        out->exact = out->exact && facts.peak_bytes == stated->peak_bytes && facts.arena_bytes == stated->arena_bytes;
+        predicted[i] = mg_program_sum(s->program, all->prices);
+        measured[i] = median(s->samples, ROUNDS);
+        errors[i] = fabs(predicted[i] / measured[i] - 1);
+        least = fmin(least, measured[i]);
+        most = fmax(most, measured[i]);
+        printf("  %-16s %-16s peak %5.3f  predicted %9.6f s  measured %9.6f s  (%+5.1f %%)\n", n->name,
+               i ? s->point->id : "original",
+               (double)stated->peak_bytes / (double)all->list[0].point->figures.peak_bytes, predicted[i], measured[i],
+               100 * (predicted[i] / measured[i] - 1));
+        if (b->parts)
+            print_parts(b, s, all->prices);
+    }
+    out->plans = all->count - 1;
+    out->original_error = errors[0];
+    out->rank = rank_correlation(predicted, measured, all->count);
+    out->spread = most / least - 1;
+    out->plan_error = median(errors + 1, out->plans);
+}
+
+static enum mg_code run_network(struct bench *b, const struct network *n, struct subjects *all, struct outcome *out,
+                                struct mg_error *err)
 {
     struct mg_graph *g;
-    struct mg_search_result found;
+    struct mg_search_result *found = MG_NEW(&b->arena, struct mg_search_result);
     struct mg_observer observer = {.now = clock_of};
     struct mg_search_options options = {
         .device = &b->device, .max_evaluations = 600, .seed = 1, .techniques = MG_TECHNIQUE_ALL};
-    double before, after, predicted = 0, measured = 0;
+    double before, after;
     enum mg_code code = build_step(b, n, &g, err);
     if (!code)
-        code = mg_search(g, &options, &observer, &b->arena, &found, err);
+        code = mg_search(g, &options, &observer, &b->arena, found, err);
     if (code)
         return code;
     b->g = g;
     b->given = mg_exec_random_values(g, 1, 2, &b->arena);
-    code = mg_engine_canary(b->engine, &before, err);
-    if (!code)
-        code = run_plan(b, found.original.plan, &predicted, &measured, &out->exact, err);
-    if (!code)
-        printf("  %-16s original predicted %9.6f s  measured %9.6f s\n", n->name, predicted, measured);
-    if (!code)
-        code = run_front(b, &found, out, err);
-    if (!code)
-        code = mg_engine_canary(b->engine, &after, err);
-    out->original_error = fabs(predicted / measured - 1);
-    out->judged = !code && fabs(after / before - 1) <= 0.03;
-    return code;
+    choose(found, all);
+    for (uint32_t i = 0; i < all->count && !code; i++)
+        code = mg_program_build(b->engine, g, all->list[i].point->plan, 1, &all->list[i].program, err);
+    code = code ? code : mg_engine_canary(b->engine, &before, err);
+    code = code ? code : take_turns(b, all, err);
+    code = code ? code : mg_engine_canary(b->engine, &after, err);
+    if (code)
+        return code;
+    judge(b, n, all, out);
+    out->canary = after / before - 1;
+    out->judged = fabs(out->canary) <= 0.03;
+    return MG_OK;
 }
 
 struct job {
     struct bench *bench;
+    struct subjects all;
     const struct network *network;
     struct outcome *outcome;
 };
@@ -194,14 +280,37 @@ struct job {
 static enum mg_code guarded(void *context, struct mg_error *err)
 {
     struct job *job = context;
-    return run_network(job->bench, job->network, job->outcome, err);
+    return run_network(job->bench, job->network, &job->all, job->outcome, err);
+}
+
+static enum mg_code run_and_free(struct bench *b, const struct network *n, struct outcome *out, struct mg_error *err)
+{
+    struct job job = {.bench = b, .network = n, .outcome = out};
+    job.all.prices = mg_program_prices_new(b->engine);
+    if (!job.all.prices)
+        return mg_fail(err, MG_ERR_NOMEM, "", "out of memory");
+    mg_arena_init(&b->arena, SIZE_MAX);
+    enum mg_code code = mg_arena_guard(&b->arena, guarded, &job, err);
+    for (uint32_t i = 0; i < job.all.count; i++)
+        mg_program_free(job.all.list[i].program);
+    mg_program_prices_free(job.all.prices);
+    mg_arena_release(&b->arena);
+    return code;
+}
+
+/* Where all plans take about as long their order is chance. */
+static bool has_order(const struct outcome *o)
+{
+    return o->plans >= 3 && o->spread >= 0.10;
 }
 
 static bool report(const struct network *n, const struct outcome *o)
 {
-    bool good = o->exact && o->plan_error <= 0.20 && (o->plans < 3 || o->rank >= 0.9);
-    printf("%-16s original off by %4.1f %%, %u plans by %4.1f %%, rank correlation %4.2f, peaks %s: %s\n", n->name,
-           100 * o->original_error, o->plans, 100 * o->plan_error, o->rank, o->exact ? "exact" : "WRONG",
+    bool good = o->exact && o->plan_error <= 0.20 && (!has_order(o) || o->rank >= 0.9);
+    printf("%-16s original off by %4.1f %%, %u plans by %4.1f %%, rank correlation %5.2f over %5.1f %%%s, peaks %s, "
+           "canary %+5.1f %%: %s\n",
+           n->name, 100 * o->original_error, o->plans, 100 * o->plan_error, o->rank, 100 * o->spread,
+           has_order(o) ? "" : " (not judged)", o->exact ? "exact" : "WRONG", 100 * o->canary,
            !o->exact    ? "MISSED"
            : !o->judged ? "not judged: the machine was busy"
            : good       ? "ok"
@@ -224,20 +333,18 @@ static bool run_all(struct bench *b, int argc, char **argv, int first)
     uint32_t judged = 0;
     bool good = true;
     for (size_t i = 0; i < sizeof networks / sizeof *networks; i++) {
-        struct outcome outcome = {.exact = false};
+        struct outcome outcome = {.exact = true};
         struct mg_error err = {0};
-        struct job job = {b, &networks[i], &outcome};
         if (!wanted(networks[i].name, argc, argv, first))
             continue;
-        mg_arena_init(&b->arena, SIZE_MAX);
-        if (mg_arena_guard(&b->arena, guarded, &job, &err) != MG_OK) {
+        if (run_and_free(b, &networks[i], &outcome, &err) != MG_OK) {
             printf("%-16s failed: %s %s\n", networks[i].name, err.pointer, err.message);
             good = false;
-        } else
-            good = report(&networks[i], &outcome) && good;
+            continue;
+        }
+        good = report(&networks[i], &outcome) && good;
         if (outcome.judged)
             errors[judged++] = outcome.original_error;
-        mg_arena_release(&b->arena);
     }
     double middle = median(errors, judged);
     if (judged == 0)
@@ -263,16 +370,22 @@ int main(int argc, char **argv)
 {
     struct bench b = {.engine = NULL};
     struct mg_error err = {0};
-    bool named = argc > 2 && strcmp(argv[1], "--device") == 0;
+    const char *device = "cpu";
+    int first = 1;
+    if (argc > first + 1 && strcmp(argv[first], "--device") == 0) {
+        device = argv[first + 1];
+        first += 2;
+    }
+    b.parts = argc > first && strcmp(argv[first], "--parts") == 0;
+    first += b.parts;
     pin();
-    if (mg_engine_open(named ? argv[2] : "cpu", &b.engine, &err) != MG_OK ||
-        mg_engine_calibrate(b.engine, &b.device, &err) != MG_OK) {
+    if (mg_engine_open(device, &b.engine, &err) != MG_OK || mg_engine_calibrate(b.engine, &b.device, &err) != MG_OK) {
         printf("not measured: %s\n", err.message);
         return 0;
     }
     printf("%s: %.1f GFLOP/s, %.1f GB/s, launch %.2f us\n", mg_engine_properties(b.engine)->device,
            b.device.peak_flops_f32 / 1e9, b.device.mem_bw / 1e9, b.device.launch_s * 1e6);
-    bool good = run_all(&b, argc, argv, named ? 3 : 1);
+    bool good = run_all(&b, argc, argv, first);
     mg_engine_close(b.engine);
     return good ? 0 : 1;
 }

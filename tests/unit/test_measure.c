@@ -82,6 +82,26 @@ Test(measure_cpu, a_timing_has_its_statistics)
     cr_expect(timing.min_s > 0 && timing.min_s <= timing.median_s && timing.mad_s >= 0);
 }
 
+/* Sets of operands take turns; an operator without operands shares none. */
+Test(measure_cpu, cold_timings_have_operands_in_turn)
+{
+    struct mg_shape shapes[] = {*SHAPE(64, 64), *SHAPE(64, 64), *SHAPE(64, 64)};
+    enum mg_dtype dtypes[] = {MG_DTYPE_F32, MG_DTYPE_F32, MG_DTYPE_F32};
+    struct mg_op_desc op = product(shapes, dtypes), fill = {.type = MG_OP_FILL, .out_count = 1};
+    static const struct mg_attr attrs[] = {REAL_OF(VALUE, 1)};
+    struct mg_time_policy policy = {.warm_up = 1, .repeats = 70, .cold = true};
+    struct mg_timing timing;
+    struct mg_error err;
+    fill.attrs = attrs;
+    fill.attr_count = 1;
+    fill.out_shape = shapes;
+    fill.out_dtype = dtypes;
+    cr_assert_eq(mg_engine_time_op(engine, &op, NULL, NULL, &policy, &timing, &err), MG_OK, "%s", err.message);
+    cr_expect(timing.n == 70 && timing.min_s > 0);
+    cr_assert_eq(mg_engine_time_op(engine, &fill, NULL, NULL, &policy, &timing, &err), MG_OK, "%s", err.message);
+    cr_expect(timing.n == 70 && timing.min_s > 0);
+}
+
 Test(measure, statistics_are_medians)
 {
     double samples[] = {5, 1, 3, 100, 2};

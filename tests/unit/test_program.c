@@ -169,6 +169,51 @@ Test(program, plans_give_the_references_numbers_in_the_stated_memory)
               stores);
 }
 
+/* Parts add up to the sum, and their uses to the actions. */
+static void check_parts(struct mg_program *program, const struct mg_program_prices *prices,
+                        const struct mg_program_facts *facts, struct mg_arena *arena)
+{
+    struct mg_program_part *parts;
+    struct mg_error err = {0};
+    double alone = 0;
+    uint64_t uses = 0;
+    cr_assert_eq(mg_program_profile(program, &err), MG_OK, "%s", err.message);
+    size_t count = mg_program_parts(program, prices, &parts, arena);
+    for (size_t i = 0; i < count; i++) {
+        alone += parts[i].alone_s;
+        uses += parts[i].uses;
+        cr_expect(*parts[i].name && *parts[i].text && parts[i].within_s > 0, "%s %s", parts[i].name, parts[i].text);
+    }
+    cr_expect_eq(uses, facts->actions);
+    cr_expect_float_eq(alone, mg_program_sum(program, prices), 1e-9);
+}
+
+/* Two plans that share all their operators have one price, and the second need not be timed; copies are priced too. */
+static enum mg_code share_prices(void *context, struct mg_error *err)
+{
+    struct mg_arena *arena = context;
+    struct mg_graph *g = training_graph(&nets[2], arena);
+    struct mg_time_policy policy = {.warm_up = 1, .repeats = 3, .cold = true};
+    struct mg_program *program[2];
+    struct mg_plan *plan;
+    struct mg_program_prices *prices = mg_program_prices_new(engine);
+    cr_assert_eq(mg_plan_original(g, mg_device_builtin("rtx3090"), arena, &plan, err), MG_OK);
+    for (int i = 0; i < 2; i++)
+        cr_assert_eq(mg_program_build(engine, g, plan, 1, &program[i], err), MG_OK);
+    cr_assert_eq(mg_program_price(program[0], prices, 1, &policy, INFINITY, err), MG_OK, "%s", err->message);
+    cr_expect_eq(mg_program_price(program[1], prices, 1, &policy, 0, err), MG_OK, "no time is left, none is needed");
+    cr_expect_eq(mg_program_sum(program[0], prices), mg_program_sum(program[1], prices));
+    for (int i = 0; i < 2; i++)
+        mg_program_free(program[i]);
+    mg_program_prices_free(prices);
+    return MG_OK;
+}
+
+Test(program, plans_share_the_prices_of_their_operators)
+{
+    with_arena(share_prices);
+}
+
 /* The prediction counts every action of the list. */
 static enum mg_code predict_all(void *context, struct mg_error *err)
 {
@@ -187,8 +232,16 @@ static enum mg_code predict_all(void *context, struct mg_error *err)
     cr_expect(facts.operators > 3 && facts.operators <= facts.actions);
     cr_expect_eq(mg_program_predict(program, &policy, 0, &seconds, err), MG_ERR_CANCELLED, "the time is over");
     cr_assert_eq(mg_program_predict(program, &policy, INFINITY, &seconds, err), MG_OK, "%s", err->message);
-    cr_assert_eq(mg_program_predict(program, &policy, INFINITY, &again, err), MG_OK);
-    cr_expect(seconds > 0 && again == seconds, "operators are timed once: %g, %g", seconds, again);
+    cr_expect(seconds > 0);
+    struct mg_program_prices *prices = mg_program_prices_new(engine);
+    cr_expect_eq(mg_program_sum(program, prices), 0, "nothing has a price yet");
+    cr_assert_eq(mg_program_price(program, prices, 2, &policy, INFINITY, err), MG_OK);
+    seconds = mg_program_sum(program, prices);
+    cr_assert_eq(mg_program_price(program, prices, 2, &policy, 0, err), MG_OK, "nothing is left to be timed");
+    again = mg_program_sum(program, prices);
+    cr_expect(seconds > 0 && again == seconds, "operators are timed as often as asked: %g, %g", seconds, again);
+    check_parts(program, prices, &facts, arena);
+    mg_program_prices_free(prices);
     mg_program_free(program);
     return MG_OK;
 }

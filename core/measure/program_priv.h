@@ -1,0 +1,73 @@
+/* A program's body, for what builds and runs it (program.c) and what times it (program_time.c). */
+#ifndef MG_MEASURE_PROGRAM_PRIV_H
+#define MG_MEASURE_PROGRAM_PRIV_H
+
+#include "base/digest.h"
+#include "exec/walk_plan.h"
+#include "measure/measure_priv.h"
+#include "measure/program.h"
+
+enum kind { KIND_RUN, KIND_STORE, KIND_LOAD, KIND_WAIT };
+struct instruction {
+    enum kind kind;
+    uint32_t op;                   /* RUN: index of the distinct operator; STORE, LOAD: of the distinct copy */
+    uint32_t in, out;              /* RUN: first address of operands, of results */
+    mg_value copy;                 /* STORE, LOAD */
+    uint64_t at, bytes;            /* STORE, LOAD: in the arena */
+    enum mg_stream earlier, later; /* WAIT */
+    struct mg_exec_origin origin;
+};
+/* An operator with its layouts, or copies of as many bytes in one direction: what takes one time. */
+struct distinct {
+    struct mg_hash128 key;
+    struct mg_prepared *prepared; /* operators */
+    const char *text;
+    uint32_t uses, first; /* first: the first instruction of its */
+    double within;        /* seconds in the plan's course, all profiled runs together */
+};
+struct given {
+    mg_value value, copy;
+    bool on_host;
+    struct mg_located place;
+};
+struct storage {
+    uint64_t at, bytes;
+};
+struct mg_program {
+    struct mg_arena arena, scratch;
+    const struct mg_graph *original; /* while it is built */
+    struct mg_engine *engine;
+    char *memory; /* guard, arena, guard */
+    uint64_t arena_bytes;
+    uint64_t *address; /* offsets in the arena, then addresses */
+    size_t address_count, address_capacity;
+    struct instruction *items;
+    size_t count, capacity;
+    struct distinct *ops;
+    size_t op_count, op_capacity;
+    uint32_t *slots; /* by key, MG_NONE: empty */
+    size_t slot_count;
+    struct distinct *copies;
+    size_t copy_count, copy_capacity;
+    struct given *given;
+    size_t given_count, given_capacity;
+    struct given *results;
+    size_t result_count, result_capacity;
+    size_t value_count; /* of the original */
+    void **host;        /* copies by value of the plan's graph */
+    uint64_t *host_bytes;
+    size_t host_count;
+    struct storage *alive;
+    size_t alive_count, alive_capacity;
+    uint64_t alive_bytes;
+    bool storing, loading; /* copies that the compute stream has not waited for */
+    uint32_t profiles;
+    struct mg_program_facts facts;
+};
+
+/* One instruction; on a device it is only queued. */
+enum mg_code mg_program_run_one(struct mg_program *p, const struct instruction *item, struct mg_error *err);
+/* MG_ERR_REJECTED: something was written outside of the arena. */
+enum mg_code mg_program_check_guards(struct mg_program *p, struct mg_error *err);
+
+#endif

@@ -1,0 +1,241 @@
+/* What a program takes: by its operators and copies, each timed alone, and in its course. */
+#include <stdlib.h>
+
+#include "measure/program_priv.h"
+
+/* ---- prices: open addressing by key ---- */
+
+enum { MOST_TIMES = 31 };
+struct price {
+    struct mg_hash128 key;
+    double seconds[MOST_TIMES], median; /* seconds: sorted */
+    uint32_t times;
+    bool used;
+};
+struct mg_program_prices {
+    struct mg_arena arena;
+    struct price *slots;
+    size_t count, capacity;
+    struct mg_engine *engine;
+    char *flush; /* device memory, as much as its cache holds: copies leave through it; NULL until it is needed */
+};
+
+struct mg_program_prices *mg_program_prices_new(struct mg_engine *engine)
+{
+    struct mg_program_prices *prices = calloc(1, sizeof *prices);
+    if (!prices)
+        return NULL;
+    prices->engine = engine;
+    mg_arena_init(&prices->arena, SIZE_MAX);
+    return prices;
+}
+
+void mg_program_prices_free(struct mg_program_prices *prices)
+{
+    if (!prices)
+        return;
+    mg_engine_free(prices->engine, MG_PLACE_DEVICE, prices->flush);
+    mg_arena_release(&prices->arena);
+    free(prices);
+}
+
+/* The place of the key, taken or free. */
+static struct price *slot_of(struct price *slots, size_t capacity, struct mg_hash128 key)
+{
+    size_t at = (size_t)key.lo & (capacity - 1);
+    while (slots[at].used && (slots[at].key.lo != key.lo || slots[at].key.hi != key.hi))
+        at = (at + 1) & (capacity - 1);
+    return &slots[at];
+}
+
+static double price_of(const struct mg_program_prices *prices, struct mg_hash128 key)
+{
+    const struct price *price = prices->capacity ? slot_of(prices->slots, prices->capacity, key) : NULL;
+    return price && price->used ? price->median : 0;
+}
+
+static struct price *make_price(struct mg_program_prices *prices, struct mg_hash128 key)
+{
+    if (2 * (prices->count + 1) > prices->capacity) {
+        size_t capacity = prices->capacity ? 2 * prices->capacity : 256;
+        struct price *larger = MG_NEW_ARRAY(&prices->arena, struct price, capacity);
+        for (size_t i = 0; i < prices->capacity; i++)
+            if (prices->slots[i].used)
+                *slot_of(larger, capacity, prices->slots[i].key) = prices->slots[i];
+        prices->slots = larger;
+        prices->capacity = capacity;
+    }
+    struct price *price = slot_of(prices->slots, prices->capacity, key);
+    prices->count += !price->used;
+    price->used = true;
+    price->key = key;
+    return price;
+}
+
+static void add_time(struct price *price, double seconds)
+{
+    uint32_t at = price->times++;
+    for (; at > 0 && price->seconds[at - 1] > seconds; at--)
+        price->seconds[at] = price->seconds[at - 1];
+    price->seconds[at] = seconds;
+    uint32_t n = price->times;
+    price->median = n % 2 ? price->seconds[n / 2] : (price->seconds[n / 2 - 1] + price->seconds[n / 2]) / 2;
+}
+
+/* ---- timing alone ---- */
+
+struct pricing {
+    struct mg_program *program;
+    struct mg_program_prices *prices;
+    uint32_t times;
+    const struct mg_time_policy *policy;
+    double until;
+};
+
+/* Half of the memory is copied onto the other half. */
+static enum mg_code cool(struct mg_program_prices *prices, struct mg_error *err)
+{
+    struct mg_engine *engine = prices->engine;
+    uint64_t half = engine->properties.cache_bytes / 2;
+    enum mg_code code = MG_OK;
+    void *memory = prices->flush;
+    if (!memory && half)
+        code = mg_engine_alloc(engine, MG_PLACE_DEVICE, 2 * half, &memory, err);
+    if (code != MG_OK || !memory)
+        return code;
+    prices->flush = memory;
+    code = mg_engine_copy(engine, MG_STREAM_COMPUTE, prices->flush + half, prices->flush, half, err);
+    return code ? code : mg_engine_wait(engine, err);
+}
+
+/* By copying the same bytes, some of which the operator before has just made. */
+static enum mg_code time_copy(const struct pricing *job, const struct instruction *item, double *seconds,
+                              struct mg_error *err)
+{
+    enum { MOST = 15 };
+    struct mg_program *p = job->program;
+    double samples[MOST];
+    struct mg_timing timing;
+    uint32_t repeats = job->policy->repeats < MOST ? job->policy->repeats : MOST;
+    enum mg_code code = MG_OK;
+    for (uint32_t i = 0; i < repeats && !code; i++) {
+        code = job->policy->cold ? cool(job->prices, err) : MG_OK;
+        double begin = mg_engine_clock(p->engine);
+        code = code ? code : mg_program_run_one(p, item, err);
+        code = code ? code : mg_engine_wait(p->engine, err);
+        samples[i] = mg_engine_clock(p->engine) - begin;
+    }
+    mg_timing_of(samples, code ? 0 : repeats, &timing);
+    *seconds = timing.median_s;
+    return code;
+}
+
+static enum mg_code time_alone(const struct pricing *job, const struct distinct *part, double *seconds,
+                               struct mg_error *err)
+{
+    struct mg_timing timing = {0};
+    if (!part->prepared)
+        return time_copy(job, &job->program->items[part->first], seconds, err);
+    enum mg_code code = mg_prepared_time(part->prepared, job->policy, &timing, err);
+    *seconds = timing.median_s;
+    return code;
+}
+
+static enum mg_code price_part(struct pricing *job, const struct distinct *part, struct mg_error *err)
+{
+    struct price *price = make_price(job->prices, part->key);
+    uint32_t wanted = job->times < MOST_TIMES ? job->times : MOST_TIMES;
+    enum mg_code code = MG_OK;
+    while (price->times < wanted && !code) {
+        double seconds;
+        if (mg_measure_clock() >= job->until)
+            return mg_fail(err, MG_ERR_CANCELLED, "", "no time is left to time the operators");
+        code = time_alone(job, part, &seconds, err);
+        if (!code)
+            add_time(price, seconds);
+    }
+    return code;
+}
+
+static enum mg_code price_all(void *context, struct mg_error *err)
+{
+    struct pricing *job = context;
+    struct mg_program *p = job->program;
+    enum mg_code code = MG_OK;
+    for (size_t i = 0; i < p->op_count && !code; i++)
+        code = price_part(job, &p->ops[i], err);
+    for (size_t i = 0; i < p->copy_count && !code; i++)
+        code = price_part(job, &p->copies[i], err);
+    return code;
+}
+
+enum mg_code mg_program_price(struct mg_program *p, struct mg_program_prices *prices, uint32_t times,
+                              const struct mg_time_policy *policy, double until, struct mg_error *err)
+{
+    struct pricing job = {p, prices, times, policy, until};
+    return mg_arena_guard(&prices->arena, price_all, &job, err);
+}
+
+double mg_program_sum(const struct mg_program *p, const struct mg_program_prices *prices)
+{
+    double sum = 0;
+    for (size_t i = 0; i < p->op_count; i++)
+        sum += p->ops[i].uses * price_of(prices, p->ops[i].key);
+    for (size_t i = 0; i < p->copy_count; i++)
+        sum += p->copies[i].uses * price_of(prices, p->copies[i].key);
+    return sum;
+}
+
+enum mg_code mg_program_predict(struct mg_program *p, const struct mg_time_policy *policy, double until,
+                                double *seconds, struct mg_error *err)
+{
+    struct mg_program_prices *prices = mg_program_prices_new(p->engine);
+    if (!prices)
+        return mg_fail(err, MG_ERR_NOMEM, "", "out of memory");
+    enum mg_code code = mg_program_price(p, prices, 1, policy, until, err);
+    *seconds = code ? 0 : mg_program_sum(p, prices);
+    mg_program_prices_free(prices);
+    return code;
+}
+
+/* ---- where the time goes ---- */
+
+enum mg_code mg_program_profile(struct mg_program *p, struct mg_error *err)
+{
+    enum mg_code code = mg_engine_wait(p->engine, err);
+    for (size_t i = 0; i < p->count && !code; i++) {
+        const struct instruction *item = &p->items[i];
+        double begin = mg_engine_clock(p->engine);
+        code = mg_program_run_one(p, item, err);
+        if (code || item->kind == KIND_WAIT)
+            continue;
+        code = mg_engine_wait(p->engine, err);
+        struct distinct *part = item->kind == KIND_RUN ? &p->ops[item->op] : &p->copies[item->op];
+        part->within += mg_engine_clock(p->engine) - begin;
+    }
+    p->profiles++;
+    return code ? code : mg_program_check_guards(p, err);
+}
+
+static struct mg_program_part part_of(const struct mg_program *p, const struct distinct *part, const char *name,
+                                      const struct mg_program_prices *prices)
+{
+    return (struct mg_program_part){.name = name,
+                                    .text = part->text,
+                                    .uses = part->uses,
+                                    .alone_s = part->uses * price_of(prices, part->key),
+                                    .within_s = part->within / (p->profiles ? p->profiles : 1)};
+}
+
+size_t mg_program_parts(const struct mg_program *p, const struct mg_program_prices *prices,
+                        struct mg_program_part **out, struct mg_arena *arena)
+{
+    size_t count = p->op_count + p->copy_count;
+    struct mg_program_part *parts = *out = MG_NEW_ARRAY(arena, struct mg_program_part, count);
+    for (size_t i = 0; i < p->op_count; i++)
+        parts[i] = part_of(p, &p->ops[i], mg_op_type_name(p->ops[i].prepared->op.type), prices);
+    for (size_t i = 0; i < p->copy_count; i++)
+        parts[p->op_count + i] =
+            part_of(p, &p->copies[i], p->items[p->copies[i].first].kind == KIND_STORE ? "store" : "load", prices);
+    return count;
+}
