@@ -6,6 +6,7 @@
 #include "store_priv.h"
 
 static const int64_t DAY_MS = 24 * 3600 * 1000;
+enum { WANTS_AT_ONCE = 100 };       /* some milliseconds */
 static const double RUNS_EACH = 20; /* warm-up and repeats, about */
 
 int64_t mg_timing_generation(struct mg_db *db)
@@ -27,24 +28,39 @@ void mg_timing_set_generation(struct mg_op *op, struct mg_db *db, int64_t genera
 
 /* ---- wants ---- */
 
-void mg_op_run_add_wants(struct mg_op *op, struct mg_db *db)
+/* Only a graph all of whose wants are there counts as known. */
+static void set_graph(struct mg_op *op, struct mg_db *db)
 {
     const struct mg_op_args *args = &op->args;
     int64_t *whole = MG_NEW_ARRAY(&op->arena, int64_t, args->n_wants);
-    size_t whole_count = 0;
-    int64_t room = MG_TIMING_WANTS - mg_timing_number(db, mg_db_bind(db, MG_STMT_COUNT_WANTS, NULL, 0), 0);
+    size_t n = 0;
+    bool fresh;
     for (size_t i = 0; i < args->n_wants && mg_op_ok(op, db); i++) {
         const struct mg_timing_want *want = &args->wants[i];
+        if (want->whole) {
+            whole[n++] = mg_timing_signature_number(db, want->key, want->op, want->signature, &fresh);
+        }
+    }
+    MG_RUN(db, SET_GRAPH, mg_text(args->id), mg_bytes((struct mg_blob){whole, n * sizeof *whole}));
+}
+
+/* Thousands of rows, in pieces. */
+void mg_op_run_add_wants(struct mg_op *op, struct mg_db *db)
+{
+    const struct mg_op_args *args = &op->args;
+    int64_t room = MG_TIMING_WANTS - mg_timing_number(db, mg_db_bind(db, MG_STMT_COUNT_WANTS, NULL, 0), 0);
+    size_t end = args->n_wants - op->at > WANTS_AT_ONCE ? op->at + WANTS_AT_ONCE : args->n_wants;
+    for (; op->reached < end && mg_op_ok(op, db); op->reached++) {
+        const struct mg_timing_want *want = &args->wants[op->reached];
         bool fresh;
         int64_t id = mg_timing_signature_number(db, want->key, want->op, want->signature, &fresh);
-        if (want->whole) {
-            whole[whole_count++] = id;
-        }
         if (room > 0) {
             room -= MG_RUN(db, ADD_WANT, mg_text(args->text), mg_int(id), mg_real(want->value), mg_real(want->seconds));
         }
     }
-    MG_RUN(db, SET_GRAPH, mg_text(args->id), mg_bytes((struct mg_blob){whole, whole_count * sizeof *whole}));
+    if (op->reached == args->n_wants) {
+        set_graph(op, db);
+    }
 }
 
 /* ---- leases ---- */

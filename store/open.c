@@ -295,6 +295,9 @@ static enum mg_store_code open_files(mg_store *store, const struct why *why)
         return code;
     }
     struct mg_db *writer = &store->writer, *reader = &store->reader;
+    /* Every operation has a savepoint: its old pages go to memory rather than to a file in /tmp. Not before the
+     * migrations, which may sort whole tables. */
+    mg_db_exec(writer, "PRAGMA temp_store = MEMORY");
     if (mg_db_prepare(writer) != MG_STORE_OK || mark(writer, "0") != MG_STORE_OK) {
         return refused(store, writer->code, writer->message, why);
     }

@@ -153,6 +153,8 @@ struct mg_op {
     void *ctx;
     double started; /* monotonic seconds */
     struct mg_op_args args;
+    size_t size, at; /* of a long one: its parts, and the first that is not committed; it runs while at < size */
+    size_t reached;  /* by this run, which may end early and is then run again from there */
     struct mg_store_result result;
     struct mg_store_event *events; /* appended by this run */
     size_t n_events, events_capacity;
@@ -182,6 +184,22 @@ struct mg_queue {
     size_t promises; /* how many of them are promises */
     bool closing;
 };
+
+bool mg_op_is_promise(const struct mg_op *op);
+
+void mg_queue_init(struct mg_queue *queue);
+void mg_queue_release(struct mg_queue *queue);
+/* False: the queue is closed. */
+bool mg_queue_push(struct mg_queue *queue, struct mg_op *op);
+/* For what was in it before; closed queues take it too. */
+void mg_queue_push_again(struct mg_queue *queue, struct mg_op *op);
+/* The next operation; NULL: none came within `wait_ms` (negative: none will come any more). Promises are left where
+ * they are unless `promises`. */
+struct mg_op *mg_queue_pop(struct mg_queue *queue, long wait_ms, bool promises);
+bool mg_queue_has_promise(struct mg_queue *queue);
+/* Closed and empty. */
+bool mg_queue_is_done(struct mg_queue *queue);
+void mg_queue_close(struct mg_queue *queue);
 
 struct mg_counter {
     uint64_t count, errors;

@@ -6,7 +6,9 @@
  * When the transaction as a whole is lost (disk full, commit failed), every operation of the group is run again in
  * a transaction of its own, so that one bad neighbour fails alone. Results are handed over only after the commit.
  *
- * The write-ahead log is brought into the database between groups: nobody waits for that but who comes meanwhile. */
+ * A long operation of progress is done in pieces: what is not finished goes to the end of the queue again, so that a
+ * promise waits for one piece of it at most. The write-ahead log is brought into the database when nothing has come
+ * for QUIET_MS: nobody waits for that but who comes meanwhile. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +19,8 @@
 #include "store/store_priv.h"
 
 enum { GROUP_MAX = 512 };
-enum { LOG_PAGES = 1000, MANY_LOG_PAGES = 8000 }; /* brought into the database when idle, or at once */
+enum { FOREVER = -1, QUIET_MS = 50 };
+enum { LOG_PAGES = 1000, MANY_LOG_PAGES = 8000 }; /* brought into the database when it is quiet, or at once */
 
 static const struct {
     const char *name;
@@ -161,81 +164,11 @@ size_t mg_store_op_counters(const mg_store *store, struct mg_store_op_stats *sta
     return MG_OP_COUNT;
 }
 
-/* ---- queues ---- */
+/* ---- on their way ---- */
 
-static void queue_init(struct mg_queue *queue)
+bool mg_op_is_promise(const struct mg_op *op)
 {
-    memset(queue, 0, sizeof *queue);
-    pthread_mutex_init(&queue->lock, NULL);
-    pthread_cond_init(&queue->more, NULL);
-    queue->last = &queue->first;
-}
-
-static void queue_release(struct mg_queue *queue)
-{
-    pthread_mutex_destroy(&queue->lock);
-    pthread_cond_destroy(&queue->more);
-}
-
-static bool queue_push(struct mg_queue *queue, struct mg_op *op)
-{
-    pthread_mutex_lock(&queue->lock);
-    bool open = !queue->closing;
-    if (open) {
-        *queue->last = op;
-        queue->last = &op->next;
-        queue->promises += kinds[op->kind].class == MG_OP_PROMISE;
-        pthread_cond_signal(&queue->more);
-    }
-    pthread_mutex_unlock(&queue->lock);
-    return open;
-}
-
-/* The next operation; NULL: none is there (or, with `wait`, none will come any more). Promises are left where they
- * are unless `promises`. */
-static struct mg_op *queue_pop(struct mg_queue *queue, bool wait, bool promises)
-{
-    pthread_mutex_lock(&queue->lock);
-    while (wait && !queue->first && !queue->closing) {
-        pthread_cond_wait(&queue->more, &queue->lock);
-    }
-    struct mg_op *op = queue->first;
-    bool promise = op && kinds[op->kind].class == MG_OP_PROMISE;
-    if (promise && !promises) {
-        op = NULL;
-    }
-    if (op) {
-        queue->first = op->next;
-        queue->last = queue->first ? queue->last : &queue->first;
-        queue->promises -= promise;
-        op->next = NULL;
-    }
-    pthread_mutex_unlock(&queue->lock);
-    return op;
-}
-
-static bool queue_has_promise(struct mg_queue *queue)
-{
-    pthread_mutex_lock(&queue->lock);
-    bool has = queue->promises > 0;
-    pthread_mutex_unlock(&queue->lock);
-    return has;
-}
-
-static bool queue_is_closing(struct mg_queue *queue)
-{
-    pthread_mutex_lock(&queue->lock);
-    bool closing = queue->closing && !queue->first;
-    pthread_mutex_unlock(&queue->lock);
-    return closing;
-}
-
-static void queue_close(struct mg_queue *queue)
-{
-    pthread_mutex_lock(&queue->lock);
-    queue->closing = true;
-    pthread_cond_broadcast(&queue->more);
-    pthread_mutex_unlock(&queue->lock);
+    return kinds[op->kind].class == MG_OP_PROMISE;
 }
 
 void mg_op_start(struct mg_op *op)
@@ -247,7 +180,7 @@ void mg_op_start(struct mg_op *op)
     store->pending++;
     pthread_mutex_unlock(&store->done_lock);
     struct mg_queue *queue = kinds[op->kind].class == MG_OP_READ ? &store->reads : &store->writes;
-    if (!queue_push(queue, op)) {
+    if (!mg_queue_push(queue, op)) {
         op->result.code = MG_STORE_CLOSED;
         op->result.message = "the store is closing";
         complete(store, op);
@@ -277,6 +210,7 @@ static void run_body(struct mg_op *op, struct mg_db *db)
     op->result = (struct mg_store_result){.message = ""};
     op->events = NULL;
     op->n_events = op->events_capacity = 0;
+    op->reached = op->at;
     if (mg_arena_guard(&op->arena, run_guarded, &run, NULL) != MG_OK) {
         op->result = (struct mg_store_result){.code = MG_STORE_INTERNAL, .message = "out of memory"};
     }
@@ -349,7 +283,7 @@ static struct mg_op *run_group(mg_store *store, struct mg_op *first, bool *lost)
     struct mg_db *db = &store->writer;
     struct mg_op *list = first, **end = &first->next;
     double until = monotonic() + MG_STORE_GROUP_MS * 1e-3;
-    bool full = kinds[first->kind].class == MG_OP_PROMISE || queue_has_promise(&store->writes);
+    bool full = mg_op_is_promise(first) || mg_queue_has_promise(&store->writes);
     set_synced(db, full);
     mg_db_clear(db);
     *lost = !step(db, MG_STMT_BEGIN);
@@ -359,7 +293,7 @@ static struct mg_op *run_group(mg_store *store, struct mg_op *first, bool *lost)
         if (*lost || n >= GROUP_MAX || monotonic() >= until) {
             break;
         }
-        op = *end = queue_pop(&store->writes, false, full);
+        op = *end = mg_queue_pop(&store->writes, 0, full);
         end = op ? &op->next : end;
     }
     *lost = *lost || !step(db, MG_STMT_COMMIT);
@@ -385,6 +319,25 @@ static bool shrink(struct mg_db *db)
     return mg_db_pragma(db, "PRAGMA freelist_count") > 0 && db->code == MG_STORE_OK;
 }
 
+/* Puts what has more to do into the queue again; returns the rest. */
+static struct mg_op *part_unfinished(mg_store *store, struct mg_op *list)
+{
+    struct mg_op *finished = NULL, **end = &finished;
+    while (list) {
+        struct mg_op *op = list;
+        list = op->next;
+        op->next = NULL;
+        if (op->result.code == MG_STORE_OK && op->reached < op->size) {
+            op->at = op->reached;
+            mg_queue_push_again(&store->writes, op);
+        } else {
+            *end = op;
+            end = &op->next;
+        }
+    }
+    return finished;
+}
+
 /* True if jobs were removed. */
 static bool run_list(mg_store *store, struct mg_op *first)
 {
@@ -397,7 +350,10 @@ static bool run_list(mg_store *store, struct mg_op *first)
         }
     }
     bool removed = removes(list);
-    complete(store, list);
+    list = part_unfinished(store, list);
+    if (list) {
+        complete(store, list);
+    }
     return removed;
 }
 
@@ -408,14 +364,14 @@ static void *writer_main(void *arg)
     struct mg_db *db = &store->writer;
     bool shrinking = false;
     for (;;) {
-        bool full = db->log_pages >= LOG_PAGES;
-        struct mg_op *first =
-            db->log_pages >= MANY_LOG_PAGES ? NULL : queue_pop(&store->writes, !shrinking && !full, true);
+        bool full = db->log_pages >= LOG_PAGES, urgent = db->log_pages >= MANY_LOG_PAGES;
+        long wait = shrinking ? 0 : full ? QUIET_MS : FOREVER;
+        struct mg_op *first = urgent ? NULL : mg_queue_pop(&store->writes, wait, true);
         if (first) {
             shrinking = run_list(store, first) || shrinking;
         } else if (full) {
             mg_db_checkpoint(db);
-        } else if (queue_is_closing(&store->writes)) {
+        } else if (mg_queue_is_done(&store->writes)) {
             return NULL;
         } else {
             shrinking = shrink(db);
@@ -430,7 +386,7 @@ static void *reader_main(void *arg)
     mg_store *store = arg;
     struct mg_db *db = &store->reader;
     struct mg_op *op;
-    while ((op = queue_pop(&store->reads, true, true)) != NULL) {
+    while ((op = mg_queue_pop(&store->reads, FOREVER, true)) != NULL) {
         mg_db_clear(db);
         if (step(db, MG_STMT_BEGIN_READ)) {
             run_body(op, db);
@@ -449,15 +405,15 @@ static void *reader_main(void *arg)
 
 enum mg_store_code mg_store_start_threads(mg_store *store)
 {
-    queue_init(&store->writes);
-    queue_init(&store->reads);
+    mg_queue_init(&store->writes);
+    mg_queue_init(&store->reads);
     pthread_mutex_init(&store->done_lock, NULL);
     store->done_last = &store->done_first;
     if (pthread_create(&store->writer_thread, NULL, writer_main, store) != 0) {
         return MG_STORE_INTERNAL;
     }
     if (pthread_create(&store->reader_thread, NULL, reader_main, store) != 0) {
-        queue_close(&store->writes);
+        mg_queue_close(&store->writes);
         pthread_join(store->writer_thread, NULL);
         return MG_STORE_INTERNAL;
     }
@@ -470,14 +426,14 @@ void mg_store_stop_threads(mg_store *store)
     if (!store->threads) {
         return;
     }
-    queue_close(&store->writes);
-    queue_close(&store->reads);
+    mg_queue_close(&store->writes);
+    mg_queue_close(&store->reads);
     pthread_join(store->writer_thread, NULL);
     pthread_join(store->reader_thread, NULL);
     while (mg_store_poll(store)) {
     }
-    queue_release(&store->writes);
-    queue_release(&store->reads);
+    mg_queue_release(&store->writes);
+    mg_queue_release(&store->reads);
     pthread_mutex_destroy(&store->done_lock);
     store->threads = false;
 }

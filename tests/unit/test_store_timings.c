@@ -1,9 +1,11 @@
 /* The timing cache in the store: nothing is added twice, suspects wait for agreement, leases end, what is revoked is
  * gone from later generations and stays in earlier ones. */
 #include <criterion/criterion.h>
+#include <stdatomic.h>
 #include <unistd.h>
 
 #include "device/timings.h"
+#include "store/store_priv.h"
 #include "store/timings.h"
 #include "store_util.h"
 
@@ -13,7 +15,7 @@ static struct fixture f;
 static struct timings_got {
     enum mg_store_code code;
     int64_t generation, added, known, suspect, confirmed;
-    size_t n_wants, n_rows, n_jobs;
+    size_t n_wants, n_rows, n_jobs, total;
     char first[64], path[256];
     bool suspects[16], revoked[16], drifts[16];
 } got;
@@ -35,6 +37,7 @@ static void on_timings(void *ctx, const struct mg_store_result *result)
     g->n_wants = t->n_wants;
     g->n_rows = t->n_rows;
     g->n_jobs = t->n_jobs;
+    g->total = (size_t)t->total;
     if (t->n_wants) {
         got_text(g->first, sizeof g->first, t->wants[0].signature);
     }
@@ -153,6 +156,57 @@ Test(store_timings, wants_are_leased_to_one_and_leases_end)
     cr_expect_eq(ASK(claim_timings, "two", "u", false, 10, 0)->n_wants, 2, "a lease ends");
     cr_expect_eq(ASK(claim_timings, "two", "t", false, 10, 0)->code, MG_STORE_CONFLICT);
     cr_expect_eq(ASK(claim_timings, "three", "t", true, 10, 0)->code, MG_STORE_NOT_FOUND);
+}
+
+/* ---- thousands of wants ---- */
+
+enum { MANY = 950 };
+
+static atomic_bool released;
+static unsigned ended;
+
+/* The writer's first step waits until everything is queued. */
+static enum mg_store_code hold(void *ctx, const char *what)
+{
+    (void)ctx;
+    (void)what;
+    while (!atomic_load(&released)) {
+        usleep(1000);
+    }
+    return MG_STORE_OK;
+}
+
+static void on_end(void *ctx, const struct mg_store_result *result)
+{
+    cr_assert_eq(result->code, MG_STORE_OK, "%s", result->message);
+    *(unsigned *)ctx = ++ended;
+}
+
+Test(store_timings, promises_pass_thousands_of_wants)
+{
+    const struct mg_timing_row done[] = {row_of(0, "x", 1e-3)};
+    struct mg_timing_want *wants = calloc(MANY, sizeof *wants);
+    const struct mg_store_submission job = any_submission("aaaaaaaaaaaa");
+    unsigned wants_ended, job_ended;
+    post("one", "t", "b1", done, 1);
+    for (unsigned i = 0; i < MANY; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "want%u", i);
+        wants[i] = (struct mg_timing_want){"add", strdup(name), {i + 1, 9}, i, 1e-3, i % 2 == 0};
+    }
+    atomic_store(&released, false);
+    f.store->writer.fault = hold;
+    mg_store_add_wants(f.store, "graph", "[\"card\"]", wants, MANY, on_end, &wants_ended);
+    mg_store_submit(f.store, &job, on_end, &job_ended);
+    atomic_store(&released, true);
+    fixture_wait(&f);
+    cr_expect(job_ended == 1 && wants_ended == 2, "%u %u", job_ended, wants_ended);
+    cr_expect_eq(ASK(list_missing, CLASS, NULL, MANY + 1)->n_wants, MANY);
+    cr_expect_eq(ASK(pick_class, "graph", "[\"card\"]")->total, (MANY + 1) / 2, "all that are whole");
+    for (unsigned i = 0; i < MANY; i++) {
+        free((void *)(uintptr_t)wants[i].signature);
+    }
+    free(wants);
 }
 
 static size_t entries_of(int64_t generation)
