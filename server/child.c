@@ -1,6 +1,7 @@
 #include "server/child.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -44,14 +45,22 @@ static void set_oom_score(int score)
     close(fd);
 }
 
+/* SCHED_IDLE besides the lowest priority: who wakes up beside a nice process may wait for the rest of its time slice,
+ * several times from a request to its answer. Either is a wish: without it the work is the same. */
+static void give_way(void)
+{
+    setpriority(PRIO_PROCESS, 0, 19);
+    sched_setscheduler(0, SCHED_IDLE, &(struct sched_param){0});
+}
+
 bool mg_child_settle(const struct mg_child_limits *limits, long parent)
 {
     /* The order matters: a parent that died before the first line is noticed by the second. */
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != (pid_t)parent)
         return false;
     set_oom_score(limits->oom_score);
-    if (limits->nice)
-        setpriority(PRIO_PROCESS, 0, limits->nice);
+    if (limits->background)
+        give_way();
     if (!limit(RLIMIT_CORE, 0) || (limits->file_bytes && !limit(RLIMIT_FSIZE, limits->file_bytes)) ||
         (LIMITS_DATA && limits->memory_bytes && !limit(RLIMIT_DATA, limits->memory_bytes)))
         return false;

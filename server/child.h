@@ -9,8 +9,8 @@
 struct mg_child_limits {
     uint64_t memory_bytes; /* RLIMIT_DATA, 0 = none */
     uint64_t file_bytes;   /* RLIMIT_FSIZE (memfds and the spool count) */
-    int nice;
-    int oom_score; /* more is killed sooner */
+    bool background;       /* runs only while nobody else of the same session or service wants to */
+    int oom_score;         /* more is killed sooner */
 };
 
 /* Dies with its parent, takes the limits, gives up new privileges and core dumps. False: the parent

@@ -549,8 +549,7 @@ int mg_cmd_intake(int argc, char **argv)
     struct session s = {.memory_bytes = strtoull(argv[2], NULL, 10),
                         .cpu_seconds = (unsigned)strtoul(argv[3], NULL, 10),
                         .device_dir = *argv[4] ? argv[4] : NULL};
-    const struct mg_child_limits limits = {
-        .memory_bytes = s.memory_bytes, .file_bytes = 1u << 30, .nice = 0, .oom_score = 500};
+    const struct mg_child_limits limits = {.memory_bytes = s.memory_bytes, .file_bytes = 1u << 30, .oom_score = 500};
     if (!mg_child_settle(&limits, strtol(argv[1], NULL, 10)))
         return MG_EXIT_FAILED;
     for (;;) {

@@ -548,7 +548,7 @@ int mg_cmd_worker(int argc, char **argv)
     }
     const struct mg_child_limits limits = {.memory_bytes = strtoull(argv[2], NULL, 10),
                                            .file_bytes = strtoull(argv[3], NULL, 10),
-                                           .nice = 19,
+                                           .background = true,
                                            .oom_score = 800};
     mg_interrupt_catch(SIGTERM, false);
     if (!mg_child_settle(&limits, strtol(argv[1], NULL, 10)))
