@@ -41,12 +41,20 @@ static void refuse_all(struct mg_request *req)
     mg_reply_problem(req, "busy", NULL, "too many bodies are being received at once");
 }
 
+/* No body needs no type: whether one is needed, the handler knows. */
+static bool has_no_body(const struct mg_request *req, const char *type)
+{
+    return !req->has_body && !type && req->route->body == MG_BODY_SMALL;
+}
+
 static bool check_type(struct mg_request *req)
 {
     const char *type = mg_request_header(req, "Content-Type");
     const char *encoding = mg_request_header(req, "Content-Encoding");
     bool large = req->route->body == MG_BODY_LARGE;
-    req->media = type && is_json_type(type) ? MG_MEDIA_JSON : type && large ? mg_media_of(type) : MG_MEDIA_COUNT;
+    req->media = has_no_body(req, type) || (type && is_json_type(type)) ? MG_MEDIA_JSON
+                 : type && large                                        ? mg_media_of(type)
+                                                                        : MG_MEDIA_COUNT;
     if (req->media == MG_MEDIA_COUNT) {
         mg_reply_problem(req, "unsupported-media", NULL, "Content-Type must be application/json%s",
                          large ? ", application/onnx, application/octet-stream or multipart/form-data" : "");

@@ -69,12 +69,30 @@ static bool is_own_host(const struct mg_http *http, const char *host)
     return is_local_host(host) || (*http->public_host && !strcasecmp(host, http->public_host));
 }
 
+/* The port at the end of "HOST:PORT", or "". */
+static const char *port_of(const char *host)
+{
+    const char *colon = strrchr(host, ':');
+    return colon && !strchr(colon, ']') ? colon + 1 : "";
+}
+
+/* A target with scheme and host is meant for that server, of which this may be the proxy: unlike Host, which may come
+ * through a forwarded port, it must name our own, if any. */
+static bool is_own_target(const struct mg_request *req)
+{
+    const struct mg_http *http = req->http;
+    const char *port = port_of(req->authority);
+    if (*http->public_host && !strcasecmp(req->authority, http->public_host))
+        return !req->secure || !strncasecmp(http->public_url, "https:", 6);
+    return !req->secure && is_local_host(req->authority) && (!*port || !strcmp(port, port_of(http->address)));
+}
+
 bool mg_guard_host(struct mg_request *req)
 {
     const char *host = mg_request_header(req, "Host"), *wrong = NULL;
     if (!host || !is_own_host(req->http, host))
         wrong = "Host header";
-    else if (req->authority && !is_own_host(req->http, req->authority))
+    else if (req->authority && !is_own_target(req))
         wrong = "target of the request";
     if (wrong)
         mg_reply_problem(req, "wrong-host", NULL, "the %s names another server", wrong);

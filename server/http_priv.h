@@ -63,6 +63,7 @@ struct mg_request {
     char *method;
     char *path;      /* decoded, cut up by the router */
     char *authority; /* of a target that names the host, "http://HOST/path"; else NULL */
+    bool secure;     /* that target is https */
     const char *part[MG_MAX_PARTS];
     const struct mg_route *route;
     char peer_text[INET6_ADDRSTRLEN];

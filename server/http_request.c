@@ -78,7 +78,7 @@ static const char *inner_path(const struct mg_http *http, const char *url)
     return url;
 }
 
-/* "http://HOST/path" (RFC 9112, 3.2.2): the host apart, the path is what follows. */
+/* "http://HOST/path" (RFC 9112, 3.2.2): scheme and host apart, the path is what follows. */
 static const char *split_target(struct mg_request *req, const char *url)
 {
     size_t scheme = !strncasecmp(url, "http://", 7) ? 7 : !strncasecmp(url, "https://", 8) ? 8 : 0;
@@ -86,6 +86,7 @@ static const char *split_target(struct mg_request *req, const char *url)
         return url;
     size_t length = strcspn(url + scheme, "/");
     req->authority = mg_must(strndup(url + scheme, length));
+    req->secure = scheme == 8;
     return url[scheme + length] ? url + scheme + length : "/";
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "server/jobs_priv.h"
+#include "server/small_json.h"
 
 /* ---- whose job is it? ---- */
 
@@ -174,10 +175,6 @@ static void check_patch(struct mg_call *call, const json_t *root)
 {
     const char *key;
     json_t *value;
-    if (!json_is_object(root)) {
-        mg_reply_fail(&call->reply, "invalid-json", "", "a JSON object with name and/or labels is expected");
-        return;
-    }
     json_object_foreach((json_t *)(uintptr_t)root, key, value)
     {
         bool name = strcmp(key, "name") == 0, labels = strcmp(key, "labels") == 0;
@@ -203,8 +200,12 @@ mg_ticket mg_jobs_patch(mg_jobs *jobs, const struct mg_caller *caller, const cha
 {
     struct mg_call *call = mg_call_new(jobs, id, done, context);
     mg_ticket ticket = call->ticket;
-    json_t *root = json_loadb(json, size, JSON_REJECT_DUPLICATES, NULL);
-    check_patch(call, root);
+    struct mg_error err = {.code = MG_OK};
+    json_t *root = mg_small_json_read(json, size, &err);
+    if (root)
+        check_patch(call, root);
+    else
+        mg_reply_fail(&call->reply, "invalid-json", err.pointer, "%s", err.message);
     if (call->reply.problem) {
         mg_call_defer(call);
     } else {

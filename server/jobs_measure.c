@@ -22,9 +22,8 @@ static void write_figures(struct mg_writer *w, const struct mg_measured *m)
     mg_write_member_bool(w, "busy", m->busy);
 }
 
-void mg_measured_write(struct mg_writer *w, const struct mg_measured *m)
+static void write_members(struct mg_writer *w, const struct mg_measured *m)
 {
-    mg_write_begin_object(w);
     mg_write_member_int(w, "number", m->number);
     mg_write_member_string(w, "job", m->job);
     mg_write_member_string(w, "plan", m->plan);
@@ -42,6 +41,12 @@ void mg_measured_write(struct mg_writer *w, const struct mg_measured *m)
         mg_write_member_string(w, "reason", m->reason);
     if (m->state == MG_MEASURED_DONE)
         write_figures(w, m);
+}
+
+void mg_measured_write(struct mg_writer *w, const struct mg_measured *m)
+{
+    mg_write_begin_object(w);
+    write_members(w, m);
     mg_write_end_object(w);
 }
 
@@ -91,6 +96,29 @@ static void on_one(void *ctx, const struct mg_store_result *result)
     take_job(call->jobs, result);
     mg_writer_init(&w);
     mg_measured_write(&w, &result->measured[0]);
+    finish(call, &w);
+}
+
+/* A wish that nobody there can fulfil is kept: an agent may come. */
+static void on_wanted(void *ctx, const struct mg_store_result *result)
+{
+    struct mg_call *call = ctx;
+    struct mg_writer w;
+    if (result->code != MG_STORE_OK || result->n_measured == 0) {
+        fail(call, result);
+        return;
+    }
+    take_job(call->jobs, result);
+    mg_writer_init(&w);
+    mg_write_begin_object(&w);
+    write_members(&w, &result->measured[0]);
+    mg_write_member_int(&w, "agents", result->count);
+    if (result->count == 0)
+        mg_write_member_string(
+            &w, "note",
+            "no agent with such a device is known; the plan is measured when one comes (magisd agent "
+            "--server URL on its machine)");
+    mg_write_end_object(&w);
     finish(call, &w);
 }
 
@@ -157,7 +185,7 @@ mg_ticket mg_jobs_measure(mg_jobs *jobs, const struct mg_caller *caller, const c
     char *models = device ? models_of(device) : NULL;
     snprintf(call->which, sizeof call->which, "%s", plan);
     call->created_status = 202;
-    mg_store_want_measured(jobs->config.store, id, plan, models, caller->name, on_one, call);
+    mg_store_want_measured(jobs->config.store, id, plan, models, caller->name, on_wanted, call);
     free(models);
     return ticket;
 }

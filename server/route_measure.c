@@ -6,6 +6,7 @@
 #include "server/http_priv.h"
 #include "server/jobs.h"
 #include "server/routes.h"
+#include "server/small_json.h"
 #include "store/measured.h"
 
 static struct mg_jobs *jobs_of(const struct mg_request *req)
@@ -19,16 +20,30 @@ static const char *text_of(const json_t *root, const char *key)
     return text ? text : "";
 }
 
+/* A device's name as its driver tells it, "class:" with the class's 16 digits, or "any". */
+static bool is_device(const char *text)
+{
+    if (strncmp(text, "class:", 6) == 0)
+        return strlen(text) == 22 && strspn(text + 6, "0123456789abcdef") == 16;
+    for (const char *c = text; *c; c++)
+        if ((unsigned char)*c < ' ' || *c == 127)
+            return false;
+    return *text;
+}
+
 /* The body may be missing. */
 void mg_route_plan_measure(struct mg_request *req)
 {
-    static const char *const known[] = {"device", NULL};
+    static const struct mg_member known[] = {{"device", MG_MEMBER_TEXT}, {NULL, MG_MEMBER_TEXT}};
     size_t size;
     mg_request_body(req, &size);
     json_t *root = size ? mg_route_body(req, known) : json_object();
     const char *device = root && json_object_get(root, "device") ? text_of(root, "device") : NULL;
-    if (root && device && !*device)
-        mg_reply_problem(req, "invalid-request", "/device", "a device's name, class:ID or any is expected");
+    if (device && !is_device(device))
+        mg_reply_problem(
+            req, "invalid-request", "/device",
+            "a device's name, class: with its 16 hexadecimal digits, or any is expected; GET /agents lists "
+            "the devices of agents");
     else if (root)
         mg_request_await(req, mg_jobs_measure(jobs_of(req), &req->caller, mg_request_part(req, 0),
                                               mg_request_part(req, 1), device, mg_request_answer, req));
@@ -43,7 +58,7 @@ void mg_route_plan_measurements(struct mg_request *req)
 
 void mg_route_measurements_claim(struct mg_request *req)
 {
-    static const char *const known[] = {"agent", NULL};
+    static const struct mg_member known[] = {{"agent", MG_MEMBER_TEXT}, {NULL, MG_MEMBER_TEXT}};
     json_t *root = mg_route_body(req, known);
     if (root && !*text_of(root, "agent"))
         mg_reply_problem(req, "invalid-request", "/agent", "the agent's name is missing");
@@ -59,14 +74,14 @@ static bool read_seconds(const json_t *root, const char *key, double *out)
 {
     const json_t *value = json_object_get(root, key);
     *out = json_number_value(value);
-    return !value || (json_is_number(value) && *out >= 0 && *out < 1e6);
+    return !value || (*out >= 0 && *out < 1e6);
 }
 
 static bool read_count(const json_t *root, const char *key, int64_t *out)
 {
     const json_t *value = json_object_get(root, key);
     *out = json_integer_value(value);
-    return !value || (json_is_integer(value) && *out >= 0 && *out < INT64_C(1) << 60);
+    return !value || (*out >= 0 && *out < INT64_C(1) << 60);
 }
 
 /* NULL, or the member that is wrong. */
@@ -100,9 +115,14 @@ static const char *read_answer(const json_t *root, struct mg_measured *m)
 
 void mg_route_measurements_post(struct mg_request *req)
 {
-    static const char *const known[] = {"agent",      "number",      "state",      "reason", "host",
-                                        "runs",       "latency_s",   "mad_s",      "busy",   "sum_of_operators_s",
-                                        "peak_bytes", "arena_bytes", "host_bytes", NULL};
+    static const struct mg_member known[] = {
+        {"agent", MG_MEMBER_TEXT},         {"number", MG_MEMBER_INTEGER},
+        {"state", MG_MEMBER_TEXT},         {"reason", MG_MEMBER_TEXT},
+        {"host", MG_MEMBER_TEXT},          {"runs", MG_MEMBER_INTEGER},
+        {"latency_s", MG_MEMBER_NUMBER},   {"mad_s", MG_MEMBER_NUMBER},
+        {"busy", MG_MEMBER_BOOL},          {"sum_of_operators_s", MG_MEMBER_NUMBER},
+        {"peak_bytes", MG_MEMBER_INTEGER}, {"arena_bytes", MG_MEMBER_INTEGER},
+        {"host_bytes", MG_MEMBER_INTEGER}, {NULL, MG_MEMBER_TEXT}};
     json_t *root = mg_route_body(req, known);
     struct mg_measured answer;
     const char *wrong = !root ? NULL : *text_of(root, "agent") ? read_answer(root, &answer) : "/agent";

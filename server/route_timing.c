@@ -9,11 +9,12 @@
 #include "server/http_priv.h"
 #include "server/intake.h"
 #include "server/routes.h"
+#include "server/small_json.h"
 #include "server/timing_pack.h"
-#include "store/timings.h"
 #include "server/timing_parse.h"
+#include "store/timings.h"
 
-enum { MOST_MISSING = 20000, MOST_CLAIMED = 1000, HEARTBEAT_S = 30, TEXT = 200 };
+enum { MOST_MISSING = 20000, MOST_CLAIMED = 1000, HEARTBEAT_S = 30 };
 
 /* A question to store or intake; the asker may go before it is answered. */
 struct asked {
@@ -287,30 +288,17 @@ static void write_claims(struct mg_writer *w, const struct mg_store_timings *t)
     mg_write_end_object(w);
 }
 
-json_t *mg_route_body(struct mg_request *req, const char *const *known)
+json_t *mg_route_body(struct mg_request *req, const struct mg_member *known)
 {
     size_t size;
-    const char *body = mg_request_body(req, &size), *key;
-    json_t *root = json_loadb(body, size, JSON_REJECT_DUPLICATES, NULL), *value;
-    if (!json_is_object(root)) {
-        mg_reply_problem(req, "invalid-json", NULL, "a JSON object is expected");
-        json_decref(root);
-        return NULL;
-    }
-    json_object_foreach(root, key, value)
-    {
-        size_t i = 0;
-        while (known[i] && strcmp(known[i], key) != 0)
-            i++;
-        if (!known[i] || (json_is_string(value) && json_string_length(value) > TEXT)) {
-            char pointer[80];
-            snprintf(pointer, sizeof pointer, "/%.70s", key);
-            mg_reply_problem(req, "invalid-request", pointer, known[i] ? "the text is too long" : "unknown member");
-            json_decref(root);
-            return NULL;
-        }
-    }
-    return root;
+    struct mg_error err = {.code = MG_OK};
+    const char *body = mg_request_body(req, &size);
+    json_t *root = mg_small_json_read(body, size, &err);
+    if (root && mg_small_json_check(root, known, &err) == MG_OK)
+        return root;
+    mg_reply_problem(req, root ? "invalid-request" : "invalid-json", err.pointer, "%s", err.message);
+    json_decref(root);
+    return NULL;
 }
 
 static const char *text_of(const json_t *root, const char *key)
@@ -323,7 +311,8 @@ void mg_route_timings_claims(struct mg_request *req)
 {
     if (!has_store(req))
         return;
-    static const char *const known[] = {"agent", "max", "seconds", NULL};
+    static const struct mg_member known[] = {
+        {"agent", MG_MEMBER_TEXT}, {"max", MG_MEMBER_INTEGER}, {"seconds", MG_MEMBER_NUMBER}, {NULL, MG_MEMBER_TEXT}};
     json_t *root = mg_route_body(req, known);
     if (!root)
         return;
@@ -357,15 +346,19 @@ void mg_route_timings_revoke(struct mg_request *req)
 {
     if (!has_store(req))
         return;
-    static const char *const known[] = {"agent", "token", "host", "since", NULL};
+    static const struct mg_member known[] = {{"agent", MG_MEMBER_TEXT},
+                                             {"token", MG_MEMBER_TEXT},
+                                             {"host", MG_MEMBER_TEXT},
+                                             {"since", MG_MEMBER_INTEGER},
+                                             {NULL, MG_MEMBER_TEXT}};
     json_t *root = mg_route_body(req, known);
     const char *by = NULL;
     int named = 0;
     if (!root)
         return;
     for (int i = 0; i < 3; i++)
-        if (json_is_string(json_object_get(root, known[i]))) {
-            by = known[i];
+        if (json_object_get(root, known[i].name)) {
+            by = known[i].name;
             named++;
         }
     if (named == 1)
@@ -420,20 +413,28 @@ void mg_route_agents_post(struct mg_request *req)
 {
     if (!has_store(req))
         return;
-    static const char *const known[] = {"agent", "class", "host", "version", "uuid", "state", "canary_s", NULL};
+    static const struct mg_member known[] = {{"agent", MG_MEMBER_TEXT},      {"class", MG_MEMBER_OBJECT},
+                                             {"host", MG_MEMBER_TEXT},       {"version", MG_MEMBER_TEXT},
+                                             {"uuid", MG_MEMBER_TEXT},       {"state", MG_MEMBER_TEXT},
+                                             {"canary_s", MG_MEMBER_NUMBER}, {NULL, MG_MEMBER_TEXT}};
     json_t *root = mg_route_body(req, known);
     struct mg_arena arena;
     struct mg_error err = {0};
     if (!root)
         return;
     char *text = json_dumps(json_object_get(root, "class"), JSON_COMPACT | JSON_ENCODE_ANY);
-    struct reading r = {.text = text ? text : "null", .arena = &arena};
+    struct reading r = {.text = text, .arena = &arena};
     mg_arena_init(&arena, 1 << 20);
-    if (!*text_of(root, "agent"))
-        mg_reply_problem(req, "invalid-request", "/agent", "the agent's name is missing");
-    else if (mg_arena_guard(&arena, read_class, &r, &err) != MG_OK)
-        mg_reply_problem(req, "invalid-request", "/class", "%s", err.message);
-    else
+    if (!mg_timing_is_name(text_of(root, "agent")))
+        mg_reply_problem(req, "invalid-request", "/agent",
+                         json_object_get(root, "agent") ? MG_TIMING_NAME_RULE : "the agent's name is missing");
+    else if (!text)
+        mg_reply_problem(req, "invalid-request", "/class", "the agent's class is missing");
+    else if (mg_arena_guard(&arena, read_class, &r, &err) != MG_OK) {
+        char pointer[sizeof err.pointer];
+        snprintf(pointer, sizeof pointer, "/class%.200s", err.pointer);
+        mg_reply_problem(req, "invalid-request", pointer, "%s", err.message);
+    } else
         put_agent(req, root, &r.class);
     mg_arena_release(&arena);
     free(text);

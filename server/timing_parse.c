@@ -33,14 +33,19 @@ static bool read_text(struct parser *p, const char **out)
     return true;
 }
 
+bool mg_timing_is_name(const char *text)
+{
+    size_t size = strlen(text);
+    for (const char *c = text; *c; c++)
+        if (*c < '!' || *c > '~')
+            return false;
+    return size >= 1 && size <= MAX_TEXT;
+}
+
 static bool read_name(struct parser *p, const char **out)
 {
-    if (!read_text(p, out))
-        return false;
-    for (const char *c = *out; *c; c++)
-        if (*c < '!' || *c > '~')
-            return mg_json_fail(p->json, MG_ERR_INVALID, "1 to %d visible characters are expected", MAX_TEXT);
-    return **out || mg_json_fail(p->json, MG_ERR_INVALID, "the name is empty");
+    return mg_json_string(p->json, out, NULL) &&
+           (mg_timing_is_name(*out) || mg_json_fail(p->json, MG_ERR_INVALID, MG_TIMING_NAME_RULE));
 }
 
 static bool read_seconds(struct parser *p, double *out)
@@ -344,8 +349,11 @@ static bool read_document(struct parser *p)
         good = read_row(p);
     good = good && inner.err.code == MG_OK;
     p->json = outer;
-    if (!good)
-        return mg_json_fail(outer, inner.err.code, "rows%.200s: %s", inner.err.pointer, inner.err.message);
+    if (!good) { /* the document has been left: the place is the rows' own */
+        char pointer[sizeof outer->err.pointer];
+        snprintf(pointer, sizeof pointer, "/rows%.200s", inner.err.pointer);
+        return mg_fail(&outer->err, inner.err.code, pointer, "%s", inner.err.message) == MG_OK;
+    }
     return true;
 }
 

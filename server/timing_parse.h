@@ -6,6 +6,9 @@
 #include "base/json.h"
 #include "store/timing_types.h"
 
+/* Agents, batches and operators have such names, wherever they are given. */
+#define MG_TIMING_NAME_RULE "a name of 1 to 200 visible ASCII characters, without blanks, is expected"
+bool mg_timing_is_name(const char *text);
 /* The class of a JSON object of texts; inside a guard. */
 bool mg_timing_class_read(struct mg_json *json, struct mg_arena *arena, struct mg_timing_class *out);
 /* A posted body; inside a guard. Prices of the model are those of the profile that names the device (the built-in ones

@@ -36,7 +36,8 @@ struct mg_measured {
 };
 
 /* which: as for mg_store_get_plan. models NULL: those of the job. An equal wish that waits is given back.
- * result.measured[0], result.job. NOT_FOUND (result.job: there is no such plan), GONE, CONFLICT: too many wait. */
+ * result.measured[0], result.job, result.count: how many agents have such a device. NOT_FOUND (result.job: there is no
+ * such plan), GONE, CONFLICT: too many wait. */
 void mg_store_want_measured(mg_store *store, const char *id, const char *which, const char *models, const char *token,
                             mg_store_cb *cb, void *ctx);
 /* The oldest wish that this agent's device can fulfil: result.measured[0] and its job, or none. NOT_FOUND: no such

@@ -62,6 +62,7 @@ void mg_op_run_want_measured(struct mg_op *op, struct mg_db *db)
     }
     const char *models = op->args.name ? op->args.name : job->timings_models;
     struct mg_val number = mg_int(job->number), plan = mg_text(point->plan);
+    op->result.count = mg_timing_number(db, MG_BIND(db, MEASURED_AGENTS, mg_text(models)), 0);
     int64_t same = mg_timing_number(db, MG_BIND(db, MEASURED_OPEN_SAME, number, plan, mg_text(models)), 0);
     if (same) {
         op->result.measured = read_measured(op, db, MG_BIND(db, MEASURED_BY_ID, mg_int(same)), &op->result.n_measured);

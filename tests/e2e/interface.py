@@ -53,7 +53,9 @@ def test_host_and_origin(t):
         t.equal("Host " + host, get("/healthz", Host=host).problem, "wrong-host")
     for target, host, want in (("http://localhost/healthz", "localhost", 200), ("HTTP://127.0.0.1:%d/v1/healthz" % daemon.port, "localhost", 200),
                                ("http://localhost/nothing", "localhost", 404), ("http://evil.example/healthz", "localhost", 421),
-                               ("http://localhost/healthz", "evil.example", 421), ("http://localhost", "localhost", 303)):
+                               ("http://localhost/healthz", "evil.example", 421), ("http://localhost", "localhost", 303),
+                               ("https://localhost/healthz", "localhost", 421), ("http://localhost:1/healthz", "localhost:1", 421),
+                               ("http://[::1]:%d/healthz" % daemon.port, "localhost", 200), ("http://user@localhost/healthz", "localhost", 421)):
         got = status_of(daemon.raw(request("GET %s HTTP/1.1" % target, "Host: " + host)))
         t.equal("target %s at %s" % (target, host), got, want)
     answer = daemon.raw(request("OPTIONS * HTTP/1.1", "Host: localhost"))
@@ -92,6 +94,9 @@ def test_public_url(t):
         t.equal("public Host", other.get("/healthz", Host="plans.example").status, 200)
         t.equal("public Origin", other.get("/version", Host="plans.example", Origin="https://plans.example").status, 200)
         t.equal("unknown Host", other.get("/healthz", Host="other.example").status, 421)
+        for scheme in "http", "https":  # who ends the encryption may pass on either
+            got = other.raw(request("GET %s://plans.example/magis/healthz HTTP/1.1" % scheme, "Host: plans.example"))
+            t.equal("target with the public host, " + scheme, status_of(got), 200)
         t.equal("sub-path", other.get("/magis/healthz", Host="plans.example").status, 200)
         t.equal("link", other.get("/", Host="plans.example").headers["Location"], "https://plans.example/magis/ui/")
         answer = other.get("/version", Origin="https://b.example", Sec_Fetch_Site="cross-site")

@@ -71,9 +71,17 @@ def test_asking(t):
     t.equal("not by this agent", run_agent("wrong")[1].endswith(" 0 plans executed\n"), True)
     t.equal("still wanted", measurements("best")[0]["state"], "wanted")
     for path, body, status, problem in (("best", {"device": 3}, 422, "invalid-request"), ("best", {"x": 1}, 422, "invalid-request"),
+                                        ("best", {"device": ""}, 422, "invalid-request"), ("best", {"device": "class:xyz"}, 422, "invalid-request"),
+                                        ("best", {"device": "class:0123456789ABCDEF"}, 422, "invalid-request"), ("best", "", 202, ""),
                                         ("99", {}, 404, "plan-not-found"), ("ffffffffffffffff", {}, 404, "plan-not-found")):
         answer = daemon.request("POST", "/jobs/%s/plans/%s/measure" % (job["id"], path), body)
         t.equal("%s %s" % (path, body), (answer.status, answer.problem), (status, problem))
+    bare = daemon.raw(b"POST /jobs/%s/plans/best/measure HTTP/1.1\r\nHost: localhost\r\n\r\n" % job["id"].encode())
+    t.check("without body and type", bare.startswith(b"HTTP/1.1 202") and b'"number":%d,' % wish.json["number"] in bare, bare)
+    t.check("nobody has such a device", wish.json["agents"] == 0 and "magisd agent" in wish.json["note"], wish)
+    known = ask("1").json
+    t.check("the one agent has any", known["agents"] == 1 and "note" not in known, known)
+    run_agent("wrong")
     t.equal("no such job", daemon.post("/jobs/aaaaaaaaaaaa/plans/best/measure", {}).status, 404)
     t.equal("nobody knows it", daemon.post("/measurements/claims", {"agent": "nobody"}).status, 404)
 
@@ -95,6 +103,7 @@ def test_measured(t):
     agents = [a for a in daemon.get("/agents").json["agents"] if a["name"] == "one"]
     wish = ask("1", "class:" + agents[0]["class"]["id"]).json
     other = ask("1", "class:0123456789abcdef").json
+    t.equal("which agents have", (wish["agents"] >= 1, other["agents"]), (True, 0))
     run_agent("one")
     states = {m["number"]: m["state"] for m in measurements("1")}
     t.equal("a class is named", (states[wish["number"]], states[other["number"]]), ("done", "wanted"))

@@ -68,18 +68,59 @@ def test_post(t):
 def test_refused(t):
     good = row(0, "add", add_of(5), 1e-6)
     head = batch("a", "b", [])
-    for name, body in (("no agent", {k: v for k, v in head.items() if k != "agent"}), ("no class", {**head, "class": {}}),
-                       ("unknown member", {**head, "colour": 1}), ("an odd operator", {**head, "rows": [dict(good, op="x")]}),
-                       ("no such shape", {**head, "rows": [dict(good, signature="f32;f32[5],f32[5]->f32[6]")]}),
-                       ("time zero", {**head, "rows": [dict(good, median_s=0)]}),
-                       ("no runs", {**head, "rows": [dict(good, n=0)]}), ("an odd status", {**head, "rows": [dict(good, status="?")]}),
-                       ("an agent with spaces", {**head, "agent": "a b"})):
+    for name, pointer, body in (
+            ("no agent", None, {k: v for k, v in head.items() if k != "agent"}), ("no class", "/class", {**head, "class": {}}),
+            ("no text in the class", "/class/driver", {**head, "class": {"device": "d", "driver": 1}}),
+            ("unknown member", "/colour", {**head, "colour": 1}), ("no time", "/canary/best_s", {**head, "canary": {"best_s": -1}}),
+            ("an odd operator", "/rows/1", {**head, "rows": [good, dict(good, row=1, op="x")]}),
+            ("no such shape", "/rows/0", {**head, "rows": [dict(good, signature="f32;f32[5],f32[5]->f32[6]")]}),
+            ("time zero", "/rows/0", {**head, "rows": [dict(good, median_s=0)]}),
+            ("no number", "/rows/2/median_s", {**head, "rows": [good, good, dict(good, median_s="1")]}),
+            ("no array", "/rows", {**head, "rows": {}}), ("unknown member of a row", "/rows/0/x~1y", {**head, "rows": [{"x/y": 1}]}),
+            ("no runs", "/rows/0", {**head, "rows": [dict(good, n=0)]}),
+            ("an odd status", "/rows/0/status", {**head, "rows": [dict(good, status="?")]}),
+            ("an agent with spaces", "/agent", {**head, "agent": "a b"})):
         answer = daemon.post("/timings", body)
         t.check("refused: " + name, answer.status == 422 and answer.problem == "invalid-request", answer)
+        t.equal("and where: " + name, answer.json.get("pointer"), pointer)
+    lines = "\n".join(json.dumps(x) for x in ({k: v for k, v in head.items() if k != "rows"}, good, dict(good, n=-1)))
+    answer = daemon.request("POST", "/timings", lines, {"Content-Type": "application/x-ndjson"})
+    t.equal("and in which line", (answer.status, answer.json.get("pointer")), (422, "/2/n"))
     before = len(listed(limit=100))
     daemon.post("/timings", {**head, "rows": [good, dict(good, row=1, op="x")]})
     t.equal("whole or not at all", len(listed(limit=100)), before)
     t.equal("no JSON", daemon.post("/timings", "{").problem, "invalid-json")
+
+
+def test_small_bodies(t):
+    """What is wrong with the small bodies is told with its place, everywhere alike."""
+    agent = {"agent": "a", "class": CLASS}
+    for path, body, pointer, said in (
+            ("/agents", "{\"agent\":\n  \"a\", }", "/agent", "line 2, column 8"), ("/agents", "[1]", None, "not an array"),
+            ("/agents", "", None, "the body is empty"), ("/agents", "{\"class\": {\"device\": tru}}", "/class/device", "line 1"),
+            ("/agents", "{\"agent\": \"a\", \"agent\": \"b\"}", "/agent", "duplicate member"), ("/agents", "{} {}", None, "line 1, column 4"),
+            ("/timings/claims", "{\"agent\": \"a", "/agent", "line 1"), ("/timings/revoke", "{", None, "line 1"),
+            ("/measurements", "nul", None, "line 1"), ("/measurements/claims", "7", None, "not a number")):
+        answer = daemon.post(path, body)
+        t.equal("%s %s" % (path, body), (answer.status, answer.problem), (400, "invalid-json"))
+        t.check("and where, and what was expected", said in answer.json["detail"] and answer.json.get("pointer") == pointer, answer)
+    for path, body, pointer in (
+            ("/agents", {**agent, "host": 3}, "/host"), ("/agents", {**agent, "canary_s": "fast"}, "/canary_s"),
+            ("/agents", {**agent, "class": "cpu"}, "/class"), ("/agents", {**agent, "class": {"device": 1}}, "/class/device"),
+            ("/agents", {"class": CLASS}, "/agent"), ("/agents", {"agent": "a"}, "/class"), ("/agents", {**agent, "a/b": 1}, "/a~1b"),
+            ("/agents", {**agent, "host": "h" * 201}, "/host"),
+            ("/timings/claims", {"agent": "a", "max": 1.5}, "/max"), ("/timings/claims", {"agent": ["a"]}, "/agent"),
+            ("/timings/revoke", {"agent": "a", "since": "now"}, "/since"), ("/timings/revoke", {"agent": None}, "/agent"),
+            ("/measurements/claims", {"agent": True}, "/agent"),
+            *(("/measurements", {"agent": "a", "number": 1, "state": "done", "latency_s": 1, member: value}, "/" + member)
+              for member, value in (("busy", "yes"), ("latency_s", "1"), ("runs", 2.5), ("reason", 7), ("host", {}), ("mad_s", None),
+                                    ("number", "1"), ("peak_bytes", 1.5)))):
+        answer = daemon.post(path, body)
+        t.equal("%s %s" % (path, body), (answer.status, answer.json.get("pointer")), (422, pointer))
+    for name in ("a b", "\u00e4", "", "a\tb", "a" * 201):
+        posted, known = daemon.post("/timings", batch(name, "b", [])), daemon.post("/agents", {**agent, "agent": name})
+        t.equal("no agent's name, here as there: %r" % name[:4], (posted.status, posted.json["pointer"], known.status, known.json["pointer"]),
+                (422, "/agent", 422, "/agent"))
 
 
 def test_trust(t):
@@ -252,7 +293,7 @@ def test_many_at_once(t):
 
 
 tests = Tests()
-tests.run(setup, test_post, test_refused, test_trust, test_prices, test_near, test_revoke, test_require_measured, test_crash,
+tests.run(setup, test_post, test_refused, test_small_bodies, test_trust, test_prices, test_near, test_revoke, test_require_measured, test_crash,
           test_many_at_once)
 tests.equal("stops", daemon.close(), 0)
 tests.end()
