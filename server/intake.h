@@ -19,6 +19,7 @@ enum mg_intake_kind {
     MG_INTAKE_GRAPH,    /* body: request + graph; result: the graph, args.format json or dot */
     MG_INTAKE_TIMINGS,  /* body: timings, args.lines 1: as lines; result: mg_timing_pack_batches() */
     MG_INTAKE_WANTS,    /* body: request + graph; result: mg_timing_pack_wants() */
+    MG_INTAKE_REPRICE,  /* body: request + graph + a pack (reprice.h); args: its head; result: JSON */
 };
 
 /* A plan's or graph's parts as the store keeps them; empty ones have size 0. */

@@ -20,6 +20,7 @@
 #include "server/pack.h"
 #include "server/plan_blob.h"
 #include "server/posted.h"
+#include "server/reprice.h"
 #include "server/request.h"
 #include "server/timeline.h"
 #include "server/timing_pack.h"
@@ -361,6 +362,25 @@ static enum mg_code answer_wants(struct ask *a, struct mg_error *err)
                : mg_fail(err, MG_ERR_NOMEM, "", "out of memory");
 }
 
+static enum mg_code answer_reprice(struct ask *a, struct mg_error *err)
+{
+    struct mg_reprice_head head = {"", "", 0, 0};
+    size_t request_size, pack_size;
+    double generation = 0, priced = 0;
+    const struct mg_request_rules rules = {.detached = true, .device_dir = a->device_dir};
+    const char *request = part(a, 0, &request_size), *pack = part(a, 2, &pack_size);
+    if (!request || !pack || !find_argument(a, "class", &head.device_class, NULL) ||
+        !find_argument(a, "priced_class", &head.priced_class, NULL) ||
+        !find_argument(a, "generation", NULL, &generation) || !find_argument(a, "priced_generation", NULL, &priced))
+        return mg_fail(err, MG_ERR_INTERNAL, "", "what is to be priced anew is damaged");
+    head.generation = (int64_t)generation;
+    head.priced_generation = (int64_t)priced;
+    enum mg_code code = mg_job_request_read(request, request_size, &rules, &a->arena, &a->request, err);
+    if (code == MG_OK)
+        code = read_stored_graph(a, err);
+    return code ? code : mg_reprice_write(&a->body, a->graph, &a->request, pack, pack_size, &head, &a->arena, err);
+}
+
 /* ---- one question ---- */
 
 static enum mg_code answer_guarded(void *context, struct mg_error *err)
@@ -377,6 +397,8 @@ static enum mg_code answer_guarded(void *context, struct mg_error *err)
         return answer_timings(a, err);
     case MG_INTAKE_WANTS:
         return answer_wants(a, err);
+    case MG_INTAKE_REPRICE:
+        return answer_reprice(a, err);
     default:
         return answer_plan(a, err);
     }

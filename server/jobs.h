@@ -77,6 +77,8 @@ struct mg_job_query {
 mg_ticket mg_jobs_list(mg_jobs *jobs, const struct mg_job_query *query, mg_reply_cb done, void *context);
 mg_ticket mg_jobs_request(mg_jobs *jobs, const char *id, mg_reply_cb done, void *context);
 mg_ticket mg_jobs_pareto(mg_jobs *jobs, const char *id, mg_reply_cb done, void *context);
+/* GET /jobs/{id}/repricing: the front by the newest timings (reprice.h); "no-timings" where there are none. */
+mg_ticket mg_jobs_reprice(mg_jobs *jobs, const char *id, mg_reply_cb done, void *context);
 /* plan: an id, k, "original" or "best"; format: a name of export/formats.def, for graphs "json" or "dot" */
 mg_ticket mg_jobs_plan(mg_jobs *jobs, const char *id, const char *plan, const char *format, mg_reply_cb done,
                        void *context);

@@ -58,6 +58,7 @@ static struct mg_store_point as_store_point(const struct mg_front_point *point, 
                                    .arena = (int64_t)point->arena_bytes,
                                    .host = (int64_t)point->host_bytes,
                                    .techniques = techniques,
+                                   .measured_share = point->measured_share,
                                    .k = -1,
                                    .blob = {blob, size}};
 }

@@ -233,12 +233,15 @@ struct front_point {
 };
 
 /* What is known of the point's time, the best first: the plan ran as a whole; its operators were measured; neither. */
-static const char *basis_of(const struct mg_store_job *info, const struct mg_measured *done)
+static const char *basis_of(const struct mg_store_result *front, const struct mg_store_point *point,
+                            const struct mg_measured *done)
 {
     if (done)
         return "measured";
-    bool known = mg_job_state_ended(info->state);
-    return *info->timings_class && (!known || info->prices[0] + info->prices[1] > 0) ? "operators" : "model";
+    if (point->measured_share >= 0)
+        return point->measured_share > 0 ? "operators" : "model";
+    /* a plan from before its own share was kept: its job's */
+    return front->job->prices[0] + front->job->prices[1] > 0 ? "operators" : "model";
 }
 
 static void write_basis(struct mg_writer *w, const void *context)
@@ -252,7 +255,12 @@ static void write_basis(struct mg_writer *w, const void *context)
         done = m->state == MG_MEASURED_DONE ? m : done;
         newest = m;
     }
-    mg_write_member_string(w, "basis", basis_of(p->front->job, done));
+    mg_write_member_string(w, "basis", basis_of(p->front, p->point, done));
+    mg_write_key(w, "measured_share");
+    if (p->point->measured_share >= 0)
+        mg_write_double(w, p->point->measured_share);
+    else
+        mg_write_null(w);
     mg_write_key(w, "measured");
     if (done)
         mg_measured_write(w, done);

@@ -15,6 +15,7 @@ struct mg_front_point {
     double latency_s;
     uint64_t peak_bytes, arena_bytes, host_bytes;
     uint32_t techniques;
+    double measured_share; /* of its operators: those whose price is measured */
 };
 struct mg_front_limits {
     double latency_s;     /* 0 = none */

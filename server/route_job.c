@@ -178,3 +178,8 @@ void mg_route_job_pareto(struct mg_request *req)
 {
     mg_request_await(req, mg_jobs_pareto(jobs_of(req), mg_request_part(req, 0), mg_request_answer, req));
 }
+
+void mg_route_job_repricing(struct mg_request *req)
+{
+    mg_request_await(req, mg_jobs_reprice(jobs_of(req), mg_request_part(req, 0), mg_request_answer, req));
+}

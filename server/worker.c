@@ -86,6 +86,7 @@ static bool tell_point(mg_worker *worker, const json_t *line, bool original)
     event.point.arena_bytes = get_uint(line, "arena_bytes");
     event.point.host_bytes = get_uint(line, "host_bytes");
     event.point.techniques = (uint32_t)get_uint(line, "techniques");
+    event.point.measured_share = get_number(line, "measured_share");
     event.spooled = (struct mg_spooled){get_uint(line, "offset"), get_uint(line, "length"), get_uint(line, "crc")};
     void *blob = mg_worker_read(worker, &event.spooled);
     if (!blob)

@@ -19,7 +19,8 @@ struct mg_worker_head {
 };
 
 /* Control lines are JSON objects; "t" says what they are:
- * original, point {plan, latency_s, peak_bytes, arena_bytes, host_bytes, techniques, offset, length, crc}
+ * original, point {plan, latency_s, peak_bytes, arena_bytes, host_bytes, techniques, measured_share, offset,
+ *   length, crc}
  *   point also: series (a baseline's name) - figures of a baseline; without: a candidate of the front
  * baseline {name, points, reason}: all points of this series have been sent
  * front {ids, final}: the published front from now on; all its points have been sent

@@ -138,13 +138,21 @@ static void write_cut(struct mg_writer *w, const char *key, const char *text, si
 
 /* ---- points ---- */
 
+static double measured_share(const struct mg_plan *plan)
+{
+    double shares[MG_PRICE_SOURCES];
+    mg_plan_price_shares(plan, shares);
+    return shares[MG_PRICE_EXACT] + shares[MG_PRICE_NEAR];
+}
+
 static struct mg_front_point as_front_point(const struct mg_point *point)
 {
     struct mg_front_point out = {.latency_s = point->figures.latency_s,
                                  .peak_bytes = point->figures.peak_bytes,
                                  .arena_bytes = point->figures.arena_bytes,
                                  .host_bytes = point->figures.host_bytes,
-                                 .techniques = point->techniques};
+                                 .techniques = point->techniques,
+                                 .measured_share = measured_share(point->plan)};
     memcpy(out.id, point->id, sizeof out.id);
     return out;
 }
@@ -205,6 +213,7 @@ static void write_figures(struct mg_writer *w, const struct mg_front_point *poin
     mg_write_member_uint(w, "arena_bytes", point->arena_bytes);
     mg_write_member_uint(w, "host_bytes", point->host_bytes);
     mg_write_member_uint(w, "techniques", point->techniques);
+    mg_write_member_double(w, "measured_share", point->measured_share);
 }
 
 static void send_point(struct run *run, const char *type, const char *series, const struct mg_front_point *point)
@@ -381,19 +390,12 @@ static void on_rejected(void *context, const struct mg_plan *plan, const struct 
 
 static void write_prices(struct mg_writer *w, const struct mg_plan *plan)
 {
-    uint64_t count[4] = {0}, all = 0;
-    for (size_t i = 0; i < plan->step_count; i++)
-        if (plan->steps[i].kind == MG_STEP_COMPUTE && plan->steps[i].price_count > 0) {
-            count[plan->prices[plan->refs[plan->steps[i].price]].source]++;
-            all++;
-        }
-    double whole = all ? (double)all : 1;
+    double shares[MG_PRICE_SOURCES];
+    uint64_t all = mg_plan_price_shares(plan, shares);
     mg_write_key(w, "prices");
     mg_write_begin_array(w);
-    mg_write_double(w, (double)count[MG_PRICE_EXACT] / whole);
-    mg_write_double(w, (double)count[MG_PRICE_NEAR] / whole);
-    mg_write_double(w, (double)count[MG_PRICE_SCALED] / whole);
-    mg_write_double(w, (double)count[MG_PRICE_MODEL] / whole);
+    for (int source = MG_PRICE_SOURCES; source-- > 0;)
+        mg_write_double(w, shares[source]);
     mg_write_end_array(w);
     mg_write_member_uint(w, "operators", all);
 }

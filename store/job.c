@@ -239,7 +239,7 @@ static void save_point(struct mg_op *op, struct mg_db *db, int64_t number, const
     }
     MG_RUN(db, ADD_POINT, job, mg_text(mg_point_kind_name(point->kind)), mg_text(series), mg_text(plan),
            mg_text(point->reason), mg_real(point->latency_s), mg_int(point->peak), mg_int(point->arena),
-           mg_int(point->host), mg_text(point->techniques));
+           mg_int(point->host), mg_text(point->techniques), mg_real(point->measured_share));
     if (point->kind == MG_POINT_ORIGINAL) {
         MG_RUN(db, SET_ORIGINAL, job, mg_real(point->latency_s), mg_int(point->peak), mg_int(point->arena));
     }

@@ -71,6 +71,7 @@ static void read_point(struct mg_op *op, sqlite3_stmt *stmt, struct mg_store_poi
         .techniques = mg_op_column(op, stmt, 8),
         .replaced_by = mg_op_column(op, stmt, 9),
         .k = sqlite3_column_type(stmt, 10) == SQLITE_NULL ? -1 : sqlite3_column_int(stmt, 10),
+        .measured_share = sqlite3_column_type(stmt, 11) == SQLITE_NULL ? -1 : sqlite3_column_double(stmt, 11),
     };
 }
 

@@ -278,5 +278,8 @@ static const char SCHEMA_3[] = "CREATE TABLE measured ("
                                "CREATE INDEX measured_job ON measured (job, plan);"
                                "CREATE INDEX measured_open ON measured (id) WHERE state IN ('wanted','measuring');";
 
-const char *const mg_store_migrations[] = {SCHEMA_1, SCHEMA_2, SCHEMA_3};
+/* Of the operators of the point's plan, the share whose price is measured; NULL: from before this was kept. */
+static const char SCHEMA_4[] = "ALTER TABLE points ADD COLUMN measured_share REAL;";
+
+const char *const mg_store_migrations[] = {SCHEMA_1, SCHEMA_2, SCHEMA_3, SCHEMA_4};
 const int mg_store_version = (int)(sizeof mg_store_migrations / sizeof *mg_store_migrations);

@@ -172,6 +172,7 @@ struct mg_store_point {
     double latency_s;
     int64_t peak, arena, host;
     const char *techniques;  /* JSON array or object, the caller's; NULL: none */
+    double measured_share;   /* of its plan's operators: those whose price is measured; < 0 (read only): unknown */
     const char *replaced_by; /* read only: the plan that took its place; NULL: it stands */
     int k;                   /* read only: ordinal once the job has ended, else -1; 0: the original */
     struct mg_blob blob;     /* write only: the plan, compressed; a known plan may leave it empty */

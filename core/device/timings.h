@@ -14,7 +14,7 @@
 #include "base/error.h"
 
 /* Where a price comes from, the weakest first. */
-enum mg_price_source { MG_PRICE_MODEL, MG_PRICE_SCALED, MG_PRICE_NEAR, MG_PRICE_EXACT };
+enum mg_price_source { MG_PRICE_MODEL, MG_PRICE_SCALED, MG_PRICE_NEAR, MG_PRICE_EXACT, MG_PRICE_SOURCES };
 
 enum { MG_TIMINGS_SAMPLES = 1001 }; /* at most so many for each kind of operator */
 

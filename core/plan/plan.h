@@ -124,6 +124,15 @@ enum mg_code mg_plan_original(const struct mg_graph *g, const struct mg_device *
 enum mg_code mg_plan_original_priced(const struct mg_graph *g, const struct mg_device *device, struct mg_pricer *pricer,
                                      struct mg_arena *arena, struct mg_plan **out, struct mg_error *err) MG_WARN_UNUSED;
 
+/* ---- prices of a finished plan (reprice.c) ---- */
+/* Of its compute steps the share that each source prices (a step with several prices counts by its weakest); how many
+ * there are. */
+uint64_t mg_plan_price_shares(const struct mg_plan *plan, double shares[MG_PRICE_SOURCES]);
+/* Prices its operators anew by a pricer of plan->device: seconds, sources, latency (figures and original). Steps,
+ * memory and workspaces stay as they are stated. `plan` is derived (mg_plan_derive). Memory from `arena`, guarded. */
+enum mg_code mg_plan_reprice(const struct mg_graph *g, struct mg_plan *plan, struct mg_pricer *pricer,
+                             struct mg_arena *arena, struct mg_error *err) MG_WARN_UNUSED;
+
 /* ---- simulator: S3, S4, R2, R3 on the published plan ---- */
 struct mg_timeline_point {
     double start_s;

@@ -195,7 +195,34 @@ def test_prices(t):
     t.equal("timings: model", (model["prices"]["modelled"], model["timings_generation"]), (1.0, 0))
     ratio = again["original"]["latency_s"] / model["original"]["latency_s"]
     t.check("twice the model's time, as measured", abs(ratio - 2) < 1e-9, ratio)
+    repriced(t, job, again)
     return again
+
+
+def repriced(t, before, after):
+    """The front that the model priced, by what has been measured since: the plans stay, their times are twice as long."""
+    path = "/jobs/%s/" % before["id"]
+    known = daemon.get(path + "pareto").json
+    now = daemon.get(path + "repricing").json
+    t.equal("priced then", (now["priced_class"], now["priced_generation"]), (before["timings_class"], before["timings_generation"]))
+    t.equal("and now", (now["class"], now["generation"]), (after["timings_class"], after["timings_generation"]))
+    t.equal("the same plans", [p["plan"] for p in now["pareto"]], [p["plan"] for p in known["pareto"]])
+    t.equal("as they were priced", [p["latency_before_s"] for p in now["pareto"]], [p["latency_s"] for p in known["pareto"]])
+    ratio = now["original"]["latency_s"] / after["original"]["latency_s"]
+    t.check("the original as a new search prices it", abs(ratio - 1) < 1e-9, ratio)
+    t.check("by its own operators", now["original"]["measured_share"] == 1.0 and now["original"]["basis"] == "operators"
+            and all(abs(sum(p["prices"].values()) - 1) < 1e-9 for p in now["pareto"]), now)
+    t.check("something stands", any(p["stands"] for p in now["pareto"]), now)
+    for p in now["pareto"]:
+        better = [q for q in now["pareto"] if q is not p and q["latency_s"] < p["latency_s"] and q["peak_bytes"] < p["peak_bytes"]]
+        t.check("what is beaten does not", not (better and p["stands"]), p)
+    shares = {p["plan"]: p["measured_share"] for p in daemon.get("/jobs/%s/pareto" % after["id"]).json["pareto"]}
+    t.check("each point tells its own share", all(s is not None and 0 <= s <= 1 for s in shares.values()) and max(shares.values()) > 0, shares)
+    old = daemon.get(path + "pareto").json["pareto"]
+    t.check("and is called measured only by it", all(p["basis"] == ("operators" if p["measured_share"] else "model") for p in old), old)
+    other = daemon.post("/optimize?wait=60", {"zoo": {"model": "mlp"}, "device": "h200", "budget": {"evaluations": 30}}).json
+    t.equal("nothing measured there", daemon.get("/jobs/%s/repricing" % other["id"]).problem, "no-timings")
+    t.equal("no such job", daemon.get("/jobs/aaaaaaaaaaaa/repricing").status, 404)
 
 
 def test_near(t):

@@ -21,6 +21,7 @@ struct got_point {
     double latency_s;
     int64_t peak;
     int k;
+    double measured_share;
 };
 struct got_event {
     int64_t seq;
@@ -78,7 +79,11 @@ static inline void got_arrays(struct got *got, const struct mg_store_result *res
     for (size_t i = 0; i < result->n_points && i < GOT_MAX; i++) {
         const struct mg_store_point *from = &result->points[i];
         struct got_point *to = &got->points[i];
-        *to = (struct got_point){.kind = from->kind, .latency_s = from->latency_s, .peak = from->peak, .k = from->k};
+        *to = (struct got_point){.kind = from->kind,
+                                 .latency_s = from->latency_s,
+                                 .peak = from->peak,
+                                 .k = from->k,
+                                 .measured_share = from->measured_share};
         got_text(to->series, sizeof to->series, from->series);
         got_text(to->plan, sizeof to->plan, from->plan);
         got_text(to->reason, sizeof to->reason, from->reason);

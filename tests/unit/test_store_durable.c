@@ -857,6 +857,18 @@ Test(store_durable, file_of_version_2_opens)
     mg_db_close(&db);
 }
 
+/* The same, from when nobody kept what a point's own operators are priced by. */
+Test(store_durable, file_of_version_3_opens)
+{
+    char path[128];
+    path_in(path, sizeof path, "store.db");
+    copy_file("tests/data/store/v3.db", path);
+    open_ok();
+    cr_assert_eq(DO(&f, get_front, A)->n_points, 3);
+    for (size_t i = 0; i < f.got.n_points; i++)
+        cr_expect(f.got.points[i].measured_share < 0, "unknown, not none");
+}
+
 static void open_db(struct mg_db *db, const char *path)
 {
     memset(db, 0, sizeof *db);

@@ -2,6 +2,7 @@
  * measured prices and workspaces publishes plans that the checker accepts. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
+#include <math.h>
 #include <string.h>
 
 #include "device/signature.h"
@@ -265,6 +266,33 @@ static enum mg_code measure_half(void *context, struct mg_error *err)
     return MG_OK;
 }
 
+/* A finished plan by the model, then by what is measured again: as it was. */
+static void price_anew(struct fixture *f, const struct mg_plan *made)
+{
+    const struct mg_device *device = mg_device_builtin("rtx3090");
+    struct mg_pricer *measured = mg_pricer_new(device, &f->timings, MG_TIMINGS_NEAR);
+    struct mg_pricer *modelled = mg_pricer_new(device, NULL, MG_TIMINGS_NEAR);
+    struct mg_plan plan = *made;
+    struct mg_error err = {0};
+    double before[MG_PRICE_SOURCES], shares[MG_PRICE_SOURCES];
+    plan.prices = mg_arena_copy(&f->arena, made->prices, made->price_count * sizeof *made->prices);
+    uint64_t operators = mg_plan_price_shares(made, before);
+    cr_expect(operators > 0 && fabs(before[0] + before[1] + before[2] + before[3] - 1) < 1e-12);
+    cr_expect(before[MG_PRICE_EXACT] > 0 && before[MG_PRICE_EXACT] < 1, "%g", before[MG_PRICE_EXACT]);
+    cr_assert_eq(mg_plan_reprice(f->g, &plan, modelled, &f->arena, &err), MG_OK, "%s", err.message);
+    cr_expect_eq(mg_plan_price_shares(&plan, shares), operators);
+    cr_expect_eq(shares[MG_PRICE_MODEL], 1.0);
+    cr_expect_neq(plan.figures.latency_s, made->figures.latency_s);
+    cr_expect(plan.figures.peak_bytes == made->figures.peak_bytes, "memory stays");
+    cr_assert_eq(mg_plan_reprice(f->g, &plan, measured, &f->arena, &err), MG_OK, "%s", err.message);
+    mg_plan_price_shares(&plan, shares);
+    cr_expect_arr_eq(shares, before, sizeof shares);
+    cr_expect_float_eq(plan.figures.latency_s / made->figures.latency_s, 1, 1e-9);
+    cr_expect_float_eq(plan.original.latency_s / made->original.latency_s, 1, 1e-9);
+    mg_pricer_free(measured);
+    mg_pricer_free(modelled);
+}
+
 Test(timings, search_with_measured_prices)
 {
     struct fixture f;
@@ -295,6 +323,7 @@ Test(timings, search_with_measured_prices)
             sources[plan->prices[k].source]++;
             workspace = plan->prices[k].workspace > workspace ? plan->prices[k].workspace : workspace;
         }
+        price_anew(&f, plan);
     }
     cr_expect(sources[MG_PRICE_EXACT] > 0 && sources[MG_PRICE_MODEL] > 0, "%u exact, %u modelled",
               sources[MG_PRICE_EXACT], sources[MG_PRICE_MODEL]);
