@@ -86,7 +86,8 @@ check_cppcheck() {
     sources 'core/*.c' 'core/**/*.c' 'store/*.c' 'server/*.c' |
         cppcheck -q -j "$JOBS" --std=c11 --enable=warning,performance,portability --inline-suppr \
             --suppress=missingInclude --suppress=normalCheckLevelMaxBranches --suppress=unknownMacro \
-            --suppress=preprocessorErrorDirective --suppress=syntaxError --suppress=internalAstError --suppress=uninitvar --suppress=arrayIndexOutOfBoundsCond --error-exitcode=1 \
+            --suppress=preprocessorErrorDirective --suppress=syntaxError --suppress=internalAstError --suppress=uninitvar --suppress=arrayIndexOutOfBoundsCond \
+            --suppress=ctuuninitvar --suppress=ctunullpointer --suppress=ctuArrayIndex --error-exitcode=1 \
             -I. -Icore -D_GNU_SOURCE --file-list=-
 }
 

@@ -220,11 +220,53 @@ static void reorder(struct improver *m, const struct mg_scheme *scheme, uint64_t
         mg_schedule_all(&m->s->evaluator, scheme, &m->list, &limits, m->s->scratch);
 }
 
+/* ---- what a round aims at ---- */
+
+static struct mg_state *best_of(struct mg_archive *a, const struct mg_target *target)
+{
+    return target->latency > 0 ? mg_archive_within(a, target->latency) : mg_archive_under(a, target->peak);
+}
+
+/* The same wish from its other side: instead of the smallest within a latency, the fastest that needs a little less
+ * than that; instead of the fastest under a peak, the smallest that is a little faster. */
+static struct mg_target other_side(struct improver *m, const struct mg_target *target)
+{
+    const struct mg_state *best = best_of(&m->s->archive, target);
+    double share = 1 - 0.05 * mg_rng_unit(&m->s->rng);
+    if (!best)
+        return *target;
+    if (target->latency > 0)
+        return (struct mg_target){0, (uint64_t)(share * (double)best->cost.peak)};
+    return (struct mg_target){share * best->cost.latency, 0};
+}
+
+/* A lower latency, more often near the wish than far from it. */
+static struct mg_target faster(struct improver *m, const struct mg_target *target)
+{
+    const struct mg_archive *a = &m->s->archive;
+    double unit = mg_rng_unit(&m->s->rng);
+    double latency = target->latency > 0 ? target->latency : other_side(m, target).latency;
+    if (latency <= 0) /* nothing fits the memory yet */
+        return *target;
+    return (struct mg_target){latency - (latency - a->state[0]->cost.latency) * unit * unit, 0};
+}
+
+/* Aiming at nothing but a limit gets stuck in what lies around the best state: half of the rounds improve what is
+ * faster than it, for that becomes what meets the limit later; others come at the limit from its other side. */
+static struct mg_target aim(struct improver *m, const struct mg_target *wish)
+{
+    struct mg_target target = *wish;
+    if (m->targets > 1)
+        return target;
+    if (mg_rng_below(&m->s->rng, 2))
+        target = faster(m, &target);
+    return mg_rng_below(&m->s->rng, 4) ? target : other_side(m, &target);
+}
+
 static struct mg_state *pick(struct improver *m, const struct mg_target *target)
 {
     struct mg_archive *a = &m->s->archive;
-    struct mg_state *best =
-        target->latency > 0 ? mg_archive_within(a, target->latency) : mg_archive_under(a, target->peak);
+    struct mg_state *best = best_of(a, target);
     if (!best)
         return a->state[a->count - 1];
     uint32_t at = 0, spread = (uint32_t)mg_rng_below(&m->s->rng, 8);
@@ -235,10 +277,11 @@ static struct mg_state *pick(struct improver *m, const struct mg_target *target)
     return a->state[at];
 }
 
-static void improve_once(struct improver *m, const struct mg_target *target)
+static void improve_once(struct improver *m, const struct mg_target *wish)
 {
     struct mg_searcher *s = m->s;
     struct mg_arena_mark mark = mg_arena_mark(s->scratch);
+    const struct mg_target aimed = aim(m, wish), *target = &aimed;
     const struct mg_state *from = pick(m, target);
     const struct mg_scheme *scheme = from->scheme;
     struct mg_cost before = from->cost;
