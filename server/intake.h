@@ -16,6 +16,7 @@ enum mg_intake_kind {
     MG_INTAKE_ESTIMATE, /* body: a request document; result: JSON, what POST /estimate answers */
     MG_INTAKE_PLAN,     /* body: request + graph + plan blob; result: the plan, args.format json or dot */
     MG_INTAKE_TIMELINE, /* body: the same; result: JSON, memory over time by kind */
+    MG_INTAKE_FORMATS,  /* body: the same; result: JSON, the formats in which the plan is to be had */
     MG_INTAKE_GRAPH,    /* body: request + graph; result: the graph, args.format json or dot */
     MG_INTAKE_TIMINGS,  /* body: timings, args.lines 1: as lines; result: mg_timing_pack_batches() */
     MG_INTAKE_WANTS,    /* body: request + graph; result: mg_timing_pack_wants() */

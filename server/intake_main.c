@@ -305,6 +305,15 @@ static enum mg_code answer_graph(struct ask *a, struct mg_error *err)
     return MG_OK;
 }
 
+static enum mg_code answer_formats(struct ask *a, const struct mg_plan *plan, struct mg_error *err)
+{
+    mg_write_begin_object(&a->body);
+    mg_write_key(&a->body, "formats");
+    enum mg_code code = mg_export_write_formats(&a->body, a->graph, plan, &a->arena, err);
+    mg_write_end_object(&a->body);
+    return code;
+}
+
 static enum mg_code answer_plan(struct ask *a, struct mg_error *err)
 {
     struct mg_plan *plan;
@@ -321,6 +330,8 @@ static enum mg_code answer_plan(struct ask *a, struct mg_error *err)
         return code;
     if (a->question->kind == MG_INTAKE_TIMELINE)
         return mg_timeline_write(&a->body, a->graph, plan, &a->arena, err);
+    if (a->question->kind == MG_INTAKE_FORMATS)
+        return answer_formats(a, plan, err);
     const char *name = mg_export_name(MG_EXPORT_JSON);
     find_argument(a, "format", &name, NULL);
     enum mg_export_format format = mg_export_from_name(name);

@@ -83,6 +83,8 @@ mg_ticket mg_jobs_reprice(mg_jobs *jobs, const char *id, mg_reply_cb done, void 
 mg_ticket mg_jobs_plan(mg_jobs *jobs, const char *id, const char *plan, const char *format, mg_reply_cb done,
                        void *context);
 mg_ticket mg_jobs_timeline(mg_jobs *jobs, const char *id, const char *plan, mg_reply_cb done, void *context);
+/* {"formats": [...]}: mg_export_write_formats() */
+mg_ticket mg_jobs_formats(mg_jobs *jobs, const char *id, const char *plan, mg_reply_cb done, void *context);
 mg_ticket mg_jobs_graph(mg_jobs *jobs, const char *id, const char *format, mg_reply_cb done, void *context);
 
 /* ---- plans measured as wholes (store/measured.h) ---- */

@@ -5,6 +5,7 @@
 
 #include "export/export.h"
 #include "server/jobs_priv.h"
+#include "server/version.h"
 
 static void finish_with(struct mg_call *call, struct mg_writer *w, const struct mg_store_job *info, const char *what)
 {
@@ -209,14 +210,16 @@ static void on_rendered(void *context, struct mg_reply *reply)
         const char *extension = format < MG_EXPORT_COUNT ? mg_export_extension(format) : "json";
         char name[80];
         snprintf(out.etag, sizeof out.etag, "%s%s-%s", call->which[0] ? call->which : call->id,
-                 call->kind == MG_INTAKE_TIMELINE ? "-timeline"
-                 : call->kind == MG_INTAKE_GRAPH  ? "-graph"
-                                                  : "",
+                 call->kind == MG_INTAKE_TIMELINE  ? "-timeline"
+                 : call->kind == MG_INTAKE_FORMATS ? "-formats-" MG_VERSION
+                 : call->kind == MG_INTAKE_GRAPH   ? "-graph"
+                                                   : "",
                  extension);
-        /* How a plan is written as a program may change with ours. */
-        out.immutable = call->immutable && (format == MG_EXPORT_JSON || format >= MG_EXPORT_COUNT);
+        /* How a plan is written as a program may change with ours, and so may what can be written. */
+        out.immutable = call->immutable && call->kind != MG_INTAKE_FORMATS &&
+                        (format == MG_EXPORT_JSON || format >= MG_EXPORT_COUNT);
         snprintf(name, sizeof name, "%s-%s.%s", call->id, call->which[0] ? call->which : "graph", extension);
-        if (call->kind != MG_INTAKE_TIMELINE)
+        if (call->kind == MG_INTAKE_PLAN || call->kind == MG_INTAKE_GRAPH)
             out.filename = strdup(name);
     }
     mg_call_finish(call, &out);
@@ -301,6 +304,11 @@ mg_ticket mg_jobs_plan(mg_jobs *jobs, const char *id, const char *plan, const ch
 mg_ticket mg_jobs_timeline(mg_jobs *jobs, const char *id, const char *plan, mg_reply_cb done, void *context)
 {
     return ask_plan(jobs, MG_INTAKE_TIMELINE, id, plan, "json", done, context);
+}
+
+mg_ticket mg_jobs_formats(mg_jobs *jobs, const char *id, const char *plan, mg_reply_cb done, void *context)
+{
+    return ask_plan(jobs, MG_INTAKE_FORMATS, id, plan, "json", done, context);
 }
 
 mg_ticket mg_jobs_graph(mg_jobs *jobs, const char *id, const char *format, mg_reply_cb done, void *context)

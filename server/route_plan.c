@@ -34,6 +34,12 @@ void mg_route_plan_timeline(struct mg_request *req)
                                            mg_request_part(req, 1), mg_request_answer, req));
 }
 
+void mg_route_plan_formats(struct mg_request *req)
+{
+    mg_request_await(req, mg_jobs_formats(mg_request_config(req)->jobs, mg_request_part(req, 0),
+                                          mg_request_part(req, 1), mg_request_answer, req));
+}
+
 void mg_route_job_graph(struct mg_request *req)
 {
     const char *format = read_format(req, MG_EXPORT_DOT);

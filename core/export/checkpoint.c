@@ -196,6 +196,14 @@ static void write_figures(const struct advice *a)
                   plan->figures.latency_s, plan->original.latency_s, legend);
 }
 
+static bool says_anything(const struct advice *a)
+{
+    for (mg_op op = 0; op < a->forward; op++)
+        if (a->fates[op] != KEEP && !a->e->g->ops[op].is_view)
+            return true;
+    return false;
+}
+
 enum mg_code mg_write_checkpoint(struct mg_export *e)
 {
     struct advice a = {.e = e, .forward = e->g->forward_ops};
@@ -204,6 +212,9 @@ enum mg_code mg_write_checkpoint(struct mg_export *e)
     for (mg_op op = 0; op < a.forward; op++)
         a.by_module = a.by_module || *e->g->ops[op].module;
     find_fates(&a);
+    if (!says_anything(&a))
+        return mg_fail(e->err, MG_ERR_UNSUPPORTED, "",
+                       "of the forward pass the plan recomputes, parks and splits nothing: there is nothing to advise");
     for (mg_op op = 0; op < a.forward; op++)
         if (!e->g->ops[op].is_view)
             count_operator(&a, op);

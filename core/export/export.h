@@ -26,4 +26,9 @@ enum mg_code mg_export_write(enum mg_export_format format, struct mg_writer *w, 
                              const struct mg_plan *plan, const struct mg_onnx_model *known, struct mg_arena *arena,
                              struct mg_error *err) MG_WARN_UNUSED;
 
+/* Every format, and whether this plan can be had in it: [{"format", "extension", "media_type", "available", "reason"}],
+ * the reason being what mg_export_write() says, null where there is none. They are all written to find out. */
+enum mg_code mg_export_write_formats(struct mg_writer *w, const struct mg_graph *g, const struct mg_plan *plan,
+                                     struct mg_arena *arena, struct mg_error *err) MG_WARN_UNUSED;
+
 #endif

@@ -12,38 +12,45 @@ static const char about[] =
 
 /* ---- what cannot be ---- */
 
-static void note(struct mg_onnx_walk *w, const char *what, mg_value value)
+/* Of many values the first is named. */
+static void note(struct mg_onnx_walk *w, const char *what, mg_value first, uint32_t count)
 {
-    mg_emit_reason(&w->sink, mg_arena_printf(w->e->arena, "%s of '%s'", what, w->e->g->values[value].name));
+    const char *more = count > 1 ? mg_arena_printf(w->e->arena, " and %u more", count - 1) : "";
+    if (count)
+        mg_emit_reason(&w->sink, mg_arena_printf(w->e->arena, "%s of '%s'%s", what, w->e->g->values[first].name, more));
 }
 
-/* Each value once. */
 static void note_swaps(struct mg_onnx_walk *w)
 {
     const struct mg_plan *plan = w->e->plan;
     bool *seen = MG_NEW_ARRAY(w->e->arena, bool, w->e->g->value_count);
+    mg_value first = MG_NONE;
+    uint32_t count = 0;
     for (size_t s = 0; s < plan->step_count; s++) {
         const struct mg_step *step = &plan->steps[s];
         if (step->kind != MG_STEP_STORE && step->kind != MG_STEP_LOAD)
             continue;
-        uint32_t instance = plan->refs[step->kind == MG_STEP_STORE ? step->in : step->out];
-        mg_value value = plan->instances[instance].value;
-        if (!seen[value])
-            note(w, "the swap", value);
+        mg_value value = plan->instances[plan->refs[step->kind == MG_STEP_STORE ? step->in : step->out]].value;
+        first = count ? first : value;
+        count += !seen[value];
         seen[value] = true;
     }
+    note(w, "the swap", first, count);
 }
 
 static void note_state(struct mg_onnx_walk *w)
 {
+    mg_value first = MG_NONE;
+    uint32_t count = 0;
     for (mg_value v = 0; v < w->e->g->value_count; v++) {
         const struct mg_value_info *value = &w->e->g->values[v];
-        if (value->update_of != MG_NONE)
-            note(w, "the update", value->update_of);
+        if (value->update_of != MG_NONE && count++ == 0)
+            first = value->update_of;
         if (value->kind != MG_KIND_COMPUTED && !mg_onnx_elem_type(value->dtype))
             mg_emit_reason(&w->sink,
                            mg_arena_printf(w->e->arena, "'%s' of %s", value->name, mg_dtype_name(value->dtype)));
     }
+    note(w, "the update", first, count);
 }
 
 static enum mg_code unsupported(const struct mg_onnx_walk *w)

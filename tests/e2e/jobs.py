@@ -63,6 +63,18 @@ def test_submit(t):
     t.equal("Preference-Applied", waited.headers["Preference-Applied"], "wait=60")
 
 
+def check_formats(t, base, plan):
+    """What is said to be available comes; what is not says the same why."""
+    formats = {f["format"]: f for f in daemon.get("%s/plans/%s/formats" % (base, plan)).json["formats"]}
+    t.equal("formats of " + plan, list(formats), ["json", "dot", "torch", "checkpoint", "onnx"])
+    for name, about in formats.items():
+        answer = daemon.get("%s/plans/%s?format=%s" % (base, plan, name))
+        t.equal("%s of %s" % (name, plan), (about["available"], about["reason"]),
+                (answer.status == 200, None if answer.status == 200 else answer.json["detail"]))
+    t.check("a training step is no ONNX model", not formats["onnx"]["available"] and "the update of" in formats["onnx"]["reason"], formats)
+    return formats
+
+
 def test_results(t):
     job = finish(mlp(400))
     base = "/jobs/" + job["id"]
@@ -86,8 +98,13 @@ def test_results(t):
     module = daemon.get(base + "/plans/best?format=torch")
     t.check("torch", "def step(inputs, weights" in module.text and module.headers["Content-Type"].startswith("text/x-python"), module)
     t.check("torch is a file", ".py" in module.headers.get("Content-Disposition", ""), module.headers)
-    advice = daemon.get(base + "/plans/best?format=checkpoint")
+    parts = next(b for b in pareto["baselines"] if b["name"] == "microbatch")["points"][-1]["plan"]
+    advice = daemon.get(base + "/plans/%s?format=checkpoint" % parts)
     t.check("checkpoint", "Advice from a plan" in advice.text and advice.headers["Content-Type"].startswith("text/plain"), advice)
+    check_formats(t, base, "best")
+    t.check("advice", check_formats(t, base, parts)["checkpoint"]["available"])
+    t.check("nothing to advise", "nothing to advise" in check_formats(t, base, "original")["checkpoint"]["reason"])
+    t.equal("formats of no plan", daemon.get(base + "/plans/ffffffffffffffff/formats").problem, "plan-not-found")
     t.equal("no such plan", daemon.get(base + "/plans/ffffffffffffffff").problem, "plan-not-found")
     t.equal("no such ordinal", daemon.get(base + "/plans/99999").problem, "plan-not-found")
     t.check("timeline", daemon.get(base + "/plans/best/timeline").status == 200)
