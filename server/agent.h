@@ -12,13 +12,24 @@ struct mg_agent {
     const char *server, *token, *device;
     char name[128], host[128], version[32];
     char *class_key;
+    char class_id[40]; /* as the daemon names it */
     char backend[16], uuid[64];
     bool once;
     double stop_at, duty; /* monotonic, 0: never; percent */
     int from_hour, to_hour;
     double best_canary, told_at;
     unsigned long measured, discarded, plans;
-    unsigned bad_batches; /* in a row */
+    unsigned bad_batches, lost; /* in a row */
+    char idle[400];             /* why there was nothing to do, as it was said last; "" while there is */
+    double explained_at;
+};
+
+/* What one round of work came to. */
+enum mg_agent_turn {
+    MG_TURN_WORKED,
+    MG_TURN_NOTHING, /* there is nothing to do */
+    MG_TURN_LATER,   /* not now: what was done is lost, or the agent had to be made known again */
+    MG_TURN_END,     /* the daemon refuses us, the time is over, or the device is gone */
 };
 
 /* Told to stop, or the time is over. */
@@ -28,16 +39,32 @@ bool mg_agent_open(const struct mg_agent *a, struct mg_engine **engine);
 double mg_agent_canary(struct mg_agent *a, struct mg_engine *engine);
 bool mg_agent_is_slow(const struct mg_agent *a, double canary_s);
 
-/* GET and POST are tried again until they are answered. They return the status, 0 where the time is over before.
- * *text (malloc'ed) is the body of a 200, else what the daemon said. */
-int mg_agent_fetch(const struct mg_agent *a, const char *path, char **text, size_t *size);
+/* ---- agent_talk.c ---- */
+/* In steps, so that a signal or the end of the time is seen; tells meanwhile that the agent lives. */
+void mg_agent_rest(struct mg_agent *a, const char *state, double seconds);
+/* GET and POST are tried again until they are answered, each pause twice the last. They return the status, 0 where the
+ * time is over before. *text (malloc'ed) is the body of a 200, else what the daemon said. */
+int mg_agent_fetch(struct mg_agent *a, const char *path, char **text, size_t *size);
+int mg_agent_post(struct mg_agent *a, const char *path, const char *type, const char *body, size_t size, char **text);
 /* Takes `root`; *answer, NULL unless 200, may be freed by json_decref. */
-int mg_agent_ask(const struct mg_agent *a, const char *path, json_t *root, json_t **answer);
-/* The same. False: refused, or the time is over. */
-bool mg_agent_post(const struct mg_agent *a, const char *path, json_t *root, json_t **answer);
+int mg_agent_ask(struct mg_agent *a, const char *path, json_t *root, json_t **answer);
+/* GET, once; NULL where it is not answered. */
+json_t *mg_agent_look(const struct mg_agent *a, const char *path);
+/* Makes the agent known, or tells that it lives; the status. */
+int mg_agent_tell(struct mg_agent *a, const char *state);
+/* The same where the last time is a while ago, once and in a few seconds; true: it was told. */
+bool mg_agent_beat(struct mg_agent *a, const char *state);
+/* Asks for work; 200 is MG_TURN_WORKED. A daemon that does not know the agent any more is told of it: MG_TURN_LATER. */
+enum mg_agent_turn mg_agent_claim(struct mg_agent *a, const char *path, json_t *root, json_t **answer);
+
+/* ---- agent_idle.c ---- */
+/* Says why there is nothing to do, where that has not been said last. */
+void mg_agent_say_idle(struct mg_agent *a, const char *reason);
+/* ... after finding out, now and then, what the daemon knows of this device. */
+void mg_agent_explain_idle(struct mg_agent *a);
 
 /* ---- agent_plan.c ---- */
-/* Claims, executes and answers one plan. False: the daemon refuses us. *worked: there was one. */
-bool mg_agent_plan(struct mg_agent *a, bool *worked);
+/* Claims, executes and answers one plan. */
+enum mg_agent_turn mg_agent_plan(struct mg_agent *a);
 
 #endif

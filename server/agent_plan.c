@@ -1,8 +1,9 @@
 /* A plan executed as a whole because somebody asked for it: claim, fetch graph and plan, run, answer.
  *
  * A plan is tried again where the canary says that others used the device; after that it is answered as measured on a
- * busy one. Whatever stands in the way is an answer too, so that nobody waits for it. An agent that dies meanwhile gets
- * the plan back when it claims again. */
+ * busy one. Whatever stands in the way is an answer too, so that nobody waits for it. The lease is renewed between
+ * runs, and a run that outlasts it is given up; an agent that is told to stop gives the plan back, and one that dies
+ * gets it back when it claims again. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +17,8 @@
 
 enum { TRIES = 3, SEED = 1 };
 static const double PATIENCE_S = 20, /* after so long it is not tried again */
-    OPERATORS_S = 240;               /* and its operators are not timed any more */
+    OPERATORS_S = 240,               /* and its operators are not timed any more */
+    LEASE_SLACK_S = 30;              /* before the end of the lease the work ends */
 
 struct work {
     struct mg_agent *agent;
@@ -26,7 +28,8 @@ struct work {
     size_t sizes[2];
     struct mg_arena arena;
     struct mg_device_run run;
-    double until; /* its operators are timed until then: the lease (store/measured.h) must outlast the work */
+    double lease_s, lease_until; /* the work is over by then, or the lease renewed */
+    struct mg_device_watch watch;
     bool busy;
 };
 
@@ -47,6 +50,25 @@ static bool fetch(struct work *w, char *reason, size_t room)
     return true;
 }
 
+static bool must_stop(void *context)
+{
+    const struct work *w = context;
+    return mg_agent_over(w->agent) || mg_measure_clock() >= w->lease_until;
+}
+
+static void extend_lease(struct work *w)
+{
+    w->lease_until = mg_measure_clock() + w->lease_s - LEASE_SLACK_S;
+}
+
+/* That the agent lives renews its lease. */
+static void renew(void *context)
+{
+    struct work *w = context;
+    if (mg_agent_beat(w->agent, "measuring"))
+        extend_lease(w);
+}
+
 static enum mg_code execute(struct work *w, const struct mg_graph *g, const struct mg_plan *plan, double *const *given,
                             struct mg_error *err)
 {
@@ -56,7 +78,7 @@ static enum mg_code execute(struct work *w, const struct mg_graph *g, const stru
     if (code != MG_OK)
         return code;
     double before = mg_agent_canary(w->agent, engine);
-    code = mg_device_run(engine, g, plan, SEED, w->until, given, results, &w->arena, &w->run, err);
+    code = mg_device_run(engine, g, plan, SEED, &w->watch, given, results, &w->arena, &w->run, err);
     double after = mg_agent_canary(w->agent, engine);
     mg_engine_close(engine);
     w->busy = mg_agent_is_slow(w->agent, before) || mg_agent_is_slow(w->agent, after);
@@ -79,7 +101,7 @@ static enum mg_code measure(void *context, struct mg_error *err)
         return code;
     double **given = mg_fill_values(g, NULL, MG_FILL_NORMAL, SEED, &w->arena);
     double until = mg_measure_clock() + PATIENCE_S;
-    w->until = mg_measure_clock() + OPERATORS_S;
+    w->watch = (struct mg_device_watch){must_stop, renew, w, mg_measure_clock() + OPERATORS_S};
     for (int tries = 0; tries == 0 || (tries < TRIES && code == MG_OK && w->busy && mg_measure_clock() < until);
          tries++) {
         struct mg_arena_mark mark = mg_arena_mark(&w->arena);
@@ -96,6 +118,12 @@ static size_t text_length(const char *text, size_t most)
     while (length < size && (one = mg_utf8_length(text + length, size - length)) > 0)
         length += one;
     return length;
+}
+
+/* Somebody else may have it at once. */
+static json_t *refusal_of(const struct work *w)
+{
+    return json_pack("{s:s, s:I, s:s}", "agent", w->agent->name, "number", (json_int_t)w->number, "state", "wanted");
 }
 
 static json_t *answer_of(const struct work *w, const char *reason)
@@ -119,38 +147,50 @@ static json_t *answer_of(const struct work *w, const char *reason)
     return root;
 }
 
-/* False: as fetch(). An answer that nobody waits for any more, the lease or the job being gone, is dropped. */
-static bool work_on(struct work *w)
+/* "" where the plan was executed. */
+static void explain(const struct work *w, const struct mg_error *err, char *reason, size_t room)
+{
+    if (err->code == MG_ERR_CANCELLED)
+        snprintf(reason, room, "one run takes longer than an agent may hold a plan, %.0f s", w->lease_s);
+    else
+        snprintf(reason, room, "%s", err->code == MG_ERR_NOMEM ? "out of memory" : err->message);
+}
+
+/* An answer that nobody waits for any more, the lease or the job being gone, is dropped. */
+static enum mg_agent_turn work_on(struct work *w)
 {
     struct mg_error err = {0};
     char reason[sizeof err.message];
     json_t *answer;
     if (!fetch(w, reason, sizeof reason))
-        return false;
+        return MG_TURN_END;
     mg_arena_init(&w->arena, SIZE_MAX);
     if (!*reason && mg_arena_guard(&w->arena, measure, w, &err) != MG_OK)
-        snprintf(reason, sizeof reason, "%s", err.code == MG_ERR_NOMEM ? "out of memory" : err.message);
+        explain(w, &err, reason, sizeof reason);
     mg_arena_release(&w->arena);
-    int status = mg_agent_ask(w->agent, "/measurements", answer_of(w, *reason ? reason : NULL), &answer);
+    bool stopped = err.code == MG_ERR_CANCELLED && mg_agent_over(w->agent);
+    int status = mg_agent_ask(w->agent, "/measurements",
+                              stopped ? refusal_of(w) : answer_of(w, *reason ? reason : NULL), &answer);
     w->agent->plans += status == 200 && !*reason;
     json_decref(answer);
-    return status == 200 || status == 404 || status == 409 || status == 410;
+    return status == 0 || status == 401 || status == 403 ? MG_TURN_END : MG_TURN_WORKED;
 }
 
-bool mg_agent_plan(struct mg_agent *a, bool *worked)
+enum mg_agent_turn mg_agent_plan(struct mg_agent *a)
 {
     json_t *answer;
-    bool good = mg_agent_post(a, "/measurements/claims", json_pack("{s:s}", "agent", a->name), &answer);
+    enum mg_agent_turn turn = mg_agent_claim(a, "/measurements/claims", json_pack("{s:s}", "agent", a->name), &answer);
     const json_t *wish = json_object_get(answer, "measurement");
     struct work w = {.agent = a,
                      .number = json_integer_value(json_object_get(wish, "number")),
                      .job = json_string_value(json_object_get(wish, "job")),
-                     .plan = json_string_value(json_object_get(wish, "plan"))};
-    *worked = good && w.job && w.plan;
-    if (*worked)
-        good = work_on(&w);
+                     .plan = json_string_value(json_object_get(wish, "plan")),
+                     .lease_s = json_number_value(json_object_get(answer, "lease_s"))};
+    extend_lease(&w);
+    if (turn == MG_TURN_WORKED)
+        turn = w.job && w.plan ? work_on(&w) : MG_TURN_NOTHING;
     free(w.texts[0]);
     free(w.texts[1]);
     json_decref(answer);
-    return good;
+    return turn;
 }

@@ -20,14 +20,13 @@
 #include "measure/calibrate.h"
 #include "measure/measure.h"
 #include "server/agent.h"
-#include "server/http_client.h"
 #include "server/interrupt.h"
 #include "server/options.h"
 #include "server/timing_parse.h"
 #include "server/version.h"
 
 enum { BATCH_MAX = 64, CANARY_ELEMENTS = 1 << 18, DISCARDS_MAX = 5 };
-static const double BATCH_SECONDS = 20, CANARY_SLACK = 1.05, SLOWEST_RETRY_S = 60, IDLE_S = 5, HEARTBEAT_S = 30;
+static const double BATCH_SECONDS = 20, CANARY_SLACK = 1.05, LAST_POST_S = 60, IDLE_S = 5;
 
 static double now(void)
 {
@@ -37,89 +36,6 @@ static double now(void)
 bool mg_agent_over(const struct mg_agent *a)
 {
     return mg_interrupted() || (a->stop_at > 0 && now() >= a->stop_at);
-}
-
-/* In steps, so that a signal or the end of the time is seen. */
-static void rest(const struct mg_agent *a, double seconds)
-{
-    double until = now() + seconds;
-    while (!mg_agent_over(a) && now() < until) {
-        double left = until - now();
-        usleep((useconds_t)((left < 0.2 ? left : 0.2) * 1e6));
-    }
-}
-
-/* ---- talking to the daemon ---- */
-
-/* Until it is answered; each pause twice the last. The status, 0 where the time is over before; *text (malloc'ed) is
- * the body of a 200, else what the daemon said. */
-static int insist(const struct mg_agent *a, const struct mg_call_http *what, char **text, size_t *size)
-{
-    struct mg_call_http call = *what;
-    call.server = a->server;
-    call.token = a->token;
-    call.timeout_s = 60;
-    for (double pause = 0.5;; pause = pause * 2 < SLOWEST_RETRY_S ? pause * 2 : SLOWEST_RETRY_S) {
-        struct mg_answer_http answer;
-        mg_http_call(&call, &answer);
-        *text = answer.body;
-        *size = answer.size;
-        if (answer.status == 200)
-            return 200;
-        *text = mg_http_problem(&answer);
-        free(answer.body);
-        fprintf(stderr, "magisd agent: %s: %s\n", call.path, *text);
-        if (answer.status != 0 && answer.status != 429 && answer.status < 500)
-            return answer.status;
-        if (mg_agent_over(a))
-            return 0;
-        free(*text);
-        rest(a, pause);
-    }
-}
-
-static int insist_post(const struct mg_agent *a, const char *path, const char *type, const char *body, size_t size,
-                       char **text)
-{
-    size_t text_size;
-    return insist(
-        a, &(struct mg_call_http){.method = "POST", .path = path, .media_type = type, .body = body, .body_size = size},
-        text, &text_size);
-}
-
-int mg_agent_ask(const struct mg_agent *a, const char *path, json_t *root, json_t **answer)
-{
-    char *body = json_dumps(root, JSON_COMPACT), *text = NULL;
-    int status = body ? insist_post(a, path, "application/json", body, strlen(body), &text) : 0;
-    json_decref(root);
-    free(body);
-    *answer = status == 200 ? json_loads(text, 0, NULL) : NULL;
-    free(text);
-    return status == 200 && !*answer ? 0 : status;
-}
-
-bool mg_agent_post(const struct mg_agent *a, const char *path, json_t *root, json_t **answer)
-{
-    return mg_agent_ask(a, path, root, answer) == 200;
-}
-
-int mg_agent_fetch(const struct mg_agent *a, const char *path, char **text, size_t *size)
-{
-    return insist(a, &(struct mg_call_http){.method = "GET", .path = path}, text, size);
-}
-
-static bool tell(struct mg_agent *a, const char *state)
-{
-    json_t *answer;
-    json_t *class = json_loads(a->class_key, 0, NULL);
-    bool good = mg_agent_post(a, "/agents",
-                              json_pack("{s:s, s:o, s:s, s:s, s:s, s:s, s:f}", "agent", a->name, "class", class, "host",
-                                        a->host, "version", a->version, "uuid", a->uuid, "state", state, "canary_s",
-                                        a->best_canary),
-                              &answer);
-    json_decref(answer);
-    a->told_at = now();
-    return good;
 }
 
 /* ---- the device ---- */
@@ -264,21 +180,26 @@ static void name_batch(char *name, size_t size)
     snprintf(name, size, "%llx-%016llx", (unsigned long long)time(NULL), (unsigned long long)random);
 }
 
-static bool send_batch(struct mg_agent *a, const struct mg_timing_batch *batch, const struct mg_writer *rows)
+/* What the daemon does not take, though it takes us, is lost. */
+static enum mg_agent_turn send_batch(struct mg_agent *a, const struct mg_timing_batch *batch,
+                                     const struct mg_writer *rows)
 {
     struct mg_writer w;
     char *text = NULL;
+    int status = 0;
     mg_writer_init(&w);
     mg_timing_write_batch(&w, batch);
     mg_write_text(&w, "%s", rows->data);
     double until = a->stop_at;
-    a->stop_at = until > 0 ? until + SLOWEST_RETRY_S : 0; /* what is measured is worth a minute more */
-    bool good =
-        mg_writer_finish(&w) && insist_post(a, "/timings", "application/x-ndjson", w.data, w.size, &text) == 200;
+    a->stop_at = until > 0 ? until + LAST_POST_S : 0; /* what is measured is worth a minute more */
+    if (mg_writer_finish(&w))
+        status = mg_agent_post(a, "/timings", "application/x-ndjson", w.data, w.size, &text);
     a->stop_at = until;
     free(text);
     mg_writer_release(&w);
-    return good;
+    if (status == 200)
+        return MG_TURN_WORKED;
+    return status == 0 || status == 401 || status == 403 ? MG_TURN_END : MG_TURN_LATER;
 }
 
 bool mg_agent_is_slow(const struct mg_agent *a, double seconds)
@@ -286,16 +207,16 @@ bool mg_agent_is_slow(const struct mg_agent *a, double seconds)
     return seconds > CANARY_SLACK * a->best_canary;
 }
 
-/* One batch; false: the daemon refuses us. */
-static bool run_batch(struct mg_agent *a, const json_t *operators)
+static enum mg_agent_turn run_batch(struct mg_agent *a, const json_t *operators)
 {
     struct mg_engine *engine;
     struct mg_writer rows;
     char name[64];
     struct mg_timing_batch batch = {.agent = a->name, .host = a->host, .version = a->version, .batch = name};
+    enum mg_agent_turn turn = MG_TURN_WORKED;
     batch.class.key = a->class_key;
     if (!mg_agent_open(a, &engine))
-        return false;
+        return MG_TURN_END;
     name_batch(name, sizeof name);
     mg_writer_init(&rows);
     batch.canary_before_s = mg_agent_canary(a, engine);
@@ -308,11 +229,26 @@ static bool run_batch(struct mg_agent *a, const json_t *operators)
     a->bad_batches = slow ? a->bad_batches + 1 : 0;
     if (slow)
         a->discarded += count;
-    else if (count && good)
-        good = send_batch(a, &batch, &rows);
-    a->measured += slow || !good ? 0 : count;
+    else if (count)
+        turn = good ? send_batch(a, &batch, &rows) : MG_TURN_END;
+    a->measured += slow || turn != MG_TURN_WORKED ? 0 : count;
     mg_writer_release(&rows);
-    return good;
+    return turn;
+}
+
+static enum mg_agent_turn measure_operators(struct mg_agent *a)
+{
+    json_t *answer;
+    double left = a->stop_at > 0 ? a->stop_at - now() : BATCH_SECONDS;
+    enum mg_agent_turn turn = mg_agent_claim(a, "/timings/claims",
+                                             json_pack("{s:s, s:i, s:f}", "agent", a->name, "max", BATCH_MAX, "seconds",
+                                                       left < BATCH_SECONDS ? left : BATCH_SECONDS),
+                                             &answer);
+    json_t *operators = json_object_get(answer, "operators");
+    if (turn == MG_TURN_WORKED)
+        turn = json_array_size(operators) ? run_batch(a, operators) : MG_TURN_NOTHING;
+    json_decref(answer);
+    return turn;
 }
 
 /* ---- the day of an agent ---- */
@@ -327,45 +263,42 @@ static bool in_hours(const struct mg_agent *a)
                                      : parts.tm_hour >= a->from_hour || parts.tm_hour < a->to_hour;
 }
 
-static void idle(struct mg_agent *a, const char *state, double seconds)
+/* Why not now; NULL: now, with *lock held. */
+static const char *reason_to_wait(const struct mg_agent *a, int *lock)
 {
-    if (now() - a->told_at >= HEARTBEAT_S)
-        tell(a, state);
-    rest(a, seconds);
+    *lock = -1;
+    if (!in_hours(a))
+        return "it is not yet time, by --hours";
+    *lock = lock_device(a);
+    return *lock < 0 ? "another process measures on this device" : NULL;
 }
 
-/* False: there is no more to do, or the daemon refuses us. */
+/* False: there is no more to do, or, with *good false, the daemon refuses us. */
 static bool work_once(struct mg_agent *a, bool *good)
 {
-    json_t *answer;
-    int lock = in_hours(a) ? lock_device(a) : -1;
-    if (lock < 0) {
-        idle(a, in_hours(a) ? "busy" : "resting", IDLE_S);
+    int lock;
+    const char *wait = reason_to_wait(a, &lock);
+    if (wait) {
+        mg_agent_say_idle(a, wait);
+        mg_agent_rest(a, in_hours(a) ? "busy" : "resting", IDLE_S);
         return !a->once || in_hours(a);
     }
     double start = now();
-    bool worked;
-    *good = mg_agent_plan(a, &worked);
-    if (!*good || worked) {
-        close(lock);
-        if (worked)
-            idle(a, "measuring", (now() - start) * (100 / a->duty - 1));
-        return *good;
-    }
-    double left = a->stop_at > 0 ? a->stop_at - now() : BATCH_SECONDS;
-    *good = mg_agent_post(a, "/timings/claims",
-                          json_pack("{s:s, s:i, s:f}", "agent", a->name, "max", BATCH_MAX, "seconds",
-                                    left < BATCH_SECONDS ? left : BATCH_SECONDS),
-                          &answer);
-    json_t *operators = json_object_get(answer, "operators");
-    size_t count = json_array_size(operators);
-    if (count)
-        *good = run_batch(a, operators);
+    enum mg_agent_turn turn = mg_agent_plan(a);
+    if (turn == MG_TURN_NOTHING)
+        turn = measure_operators(a);
     close(lock);
-    json_decref(answer);
-    if (!*good || (a->once && (!count || a->bad_batches >= DISCARDS_MAX)))
+    if (turn == MG_TURN_NOTHING)
+        mg_agent_explain_idle(a);
+    else
+        a->idle[0] = '\0';
+    *good = turn != MG_TURN_END || mg_agent_over(a);
+    if (turn == MG_TURN_END || (a->once && (turn == MG_TURN_NOTHING || a->bad_batches >= DISCARDS_MAX)))
         return false;
-    idle(a, count ? "measuring" : "idle", count ? (now() - start) * (100 / a->duty - 1) : IDLE_S);
+    if (turn == MG_TURN_WORKED)
+        mg_agent_rest(a, "resting", (now() - start) * (100 / a->duty - 1));
+    else
+        mg_agent_rest(a, "idle", IDLE_S);
     return true;
 }
 
@@ -420,7 +353,7 @@ int mg_cmd_agent(int argc, char **argv)
         mg_interrupt_catch(SIGINT, true);
         code = MG_EXIT_USAGE;
         if (read_options(&options, &a)) {
-            bool good = look_at_device(&a) && tell(&a, "idle");
+            bool good = look_at_device(&a) && mg_agent_tell(&a, "idle") == 200;
             while (good && !mg_agent_over(&a) && work_once(&a, &good)) {
             }
             printf("%lu measured, %lu thrown away for a slow canary, %lu plans executed\n", a.measured, a.discarded,

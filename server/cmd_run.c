@@ -245,11 +245,11 @@ static enum mg_code execute_on_device(struct run *r, const struct mg_plan *origi
         return code;
     double **given = mg_fill_values(g, &r->source.model, r->fill, r->seed, arena);
     r->values = MG_NEW_ARRAY(arena, double *, g->value_count);
-    code = mg_device_run(engine, g, original, r->seed, INFINITY, given, r->values, arena, &r->measured, err);
+    code = mg_device_run(engine, g, original, r->seed, NULL, given, r->values, arena, &r->measured, err);
     r->seconds = r->measured.seconds;
     if (code == MG_OK && r->plan) {
         r->results = MG_NEW_ARRAY(arena, double *, g->value_count);
-        code = mg_device_run(engine, g, r->plan, r->seed, INFINITY, given, r->results, arena, &r->plan_measured, err);
+        code = mg_device_run(engine, g, r->plan, r->seed, NULL, given, r->results, arena, &r->plan_measured, err);
         r->plan_seconds = r->plan_measured.seconds;
     }
     mg_engine_close(engine);

@@ -5,8 +5,14 @@
 enum { RUNS = 9 };
 static const double patience = 3; /* seconds after which three runs are enough */
 
-static enum mg_code repeat(struct mg_program *program, double *const *given, struct mg_device_run *out,
-                           struct mg_error *err)
+static void pause_between(const struct mg_device_watch *watch)
+{
+    if (watch)
+        watch->between(watch->context);
+}
+
+static enum mg_code repeat(struct mg_program *program, const struct mg_device_watch *watch, double *const *given,
+                           struct mg_device_run *out, struct mg_error *err)
 {
     double samples[RUNS], spent = 0;
     uint32_t count = 0;
@@ -16,6 +22,7 @@ static enum mg_code repeat(struct mg_program *program, double *const *given, str
         if (!code)
             code = mg_program_run(program, &samples[count], err);
         spent += code ? 0 : samples[count++];
+        pause_between(watch);
     }
     if (!code)
         mg_timing_of(samples, count, &out->timing);
@@ -36,15 +43,18 @@ static enum mg_code take_results(void *context, struct mg_error *err)
 }
 
 enum mg_code mg_device_run(struct mg_engine *engine, const struct mg_graph *g, const struct mg_plan *plan,
-                           uint64_t seed, double until, double *const *given, double **results, struct mg_arena *arena,
-                           struct mg_device_run *out, struct mg_error *err)
+                           uint64_t seed, const struct mg_device_watch *watch, double *const *given, double **results,
+                           struct mg_arena *arena, struct mg_device_run *out, struct mg_error *err)
 {
     struct mg_program *program;
     struct mg_error untimed;
+    double until = watch ? watch->operators_until : INFINITY;
     *out = (struct mg_device_run){.predicted_s = NAN};
     enum mg_code code = mg_program_build(engine, g, plan, seed, &program, err);
+    if (!code && watch)
+        mg_program_stop_when(program, watch->stop, watch->context);
     if (!code)
-        code = repeat(program, given, out, err);
+        code = repeat(program, watch, given, out, err);
     if (!code) /* guarded: running out of memory must not leave program and engine behind */
         code = mg_arena_guard(arena, take_results, &(struct taking){program, results, arena}, err);
     if (!code && mg_program_predict(program, &mg_time_policy_default, until, &out->predicted_s, &untimed) != MG_OK)

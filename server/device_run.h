@@ -10,10 +10,17 @@ struct mg_device_run {
     struct mg_timing timing; /* of the runs */
     struct mg_program_facts facts;
 };
-/* results: by value of the graph, outputs and updated values; memory from `arena`, inside its guard. until:
- * mg_measure_clock() after which operators are not timed any more, INFINITY: none. */
+/* What to look at while a plan is executed. */
+struct mg_device_watch {
+    bool (*stop)(void *context);    /* asked between actions: true gives up, MG_ERR_CANCELLED before the last run */
+    void (*between)(void *context); /* called between runs, and before operators are timed */
+    void *context;
+    double operators_until; /* mg_measure_clock() after which operators are not timed any more */
+};
+/* results: by value of the graph, outputs and updated values; memory from `arena`, inside its guard. watch: NULL where
+ * nobody has to stop it. */
 enum mg_code mg_device_run(struct mg_engine *engine, const struct mg_graph *g, const struct mg_plan *plan,
-                           uint64_t seed, double until, double *const *given, double **results, struct mg_arena *arena,
-                           struct mg_device_run *out, struct mg_error *err) MG_WARN_UNUSED;
+                           uint64_t seed, const struct mg_device_watch *watch, double *const *given, double **results,
+                           struct mg_arena *arena, struct mg_device_run *out, struct mg_error *err) MG_WARN_UNUSED;
 
 #endif

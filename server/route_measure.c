@@ -93,7 +93,7 @@ static const char *read_answer(const json_t *root, struct mg_measured *m)
                               .reason = text_of(root, "reason"),
                               .host = text_of(root, "host"),
                               .busy = json_is_true(json_object_get(root, "busy"))};
-    if (state != MG_MEASURED_DONE && state != MG_MEASURED_FAILED)
+    if (state != MG_MEASURED_DONE && state != MG_MEASURED_FAILED && state != MG_MEASURED_WANTED)
         return "/state";
     if (!read_count(root, "number", &m->number) || m->number == 0)
         return "/number";

@@ -1,7 +1,8 @@
 /* Plans measured as wholes: who asked, which agent is at it, what it found.
  *
- * Part of the store's interface; the rules of store.h hold. A wish is leased to one agent at a time; an agent that asks
- * again gets its own one back, for it has lost it. After MG_MEASURED_ATTEMPTS leases without an answer a wish fails:
+ * Part of the store's interface; the rules of store.h hold. A wish is leased to one agent at a time; that the agent
+ * lives (mg_store_put_agent) renews the lease, and it may give the wish back. An agent that asks again gets its own one
+ * back, for it has lost it. After MG_MEASURED_ATTEMPTS leases without an answer a wish fails:
  * such a plan ends its agents. Every change raises the revision of the job. */
 #ifndef MG_STORE_MEASURED_H
 #define MG_STORE_MEASURED_H
@@ -40,12 +41,13 @@ struct mg_measured {
  * such plan), GONE, CONFLICT: too many wait. */
 void mg_store_want_measured(mg_store *store, const char *id, const char *which, const char *models, const char *token,
                             mg_store_cb *cb, void *ctx);
-/* The oldest wish that this agent's device can fulfil: result.measured[0] and its job, or none. NOT_FOUND: no such
+/* The oldest wish that this agent's device can fulfil; a model of one (back end "model") cannot fulfil a wish for any
+ * device. result.measured[0] and its job, or none. NOT_FOUND: no such
  * agent; CONFLICT: it belongs to another token. */
 void mg_store_claim_measured(mg_store *store, const char *agent, const char *token, bool any_agent, mg_store_cb *cb,
                              void *ctx);
-/* The answer to wish `number`: state (DONE or FAILED), reason, host and figures are read; an answer that is there
- * changes nothing. CONFLICT: another agent has it. */
+/* The answer to wish `number`: state (DONE, FAILED, or WANTED: given back), reason, host and figures are read; an
+ * answer that is there changes nothing. CONFLICT: another agent has it. */
 void mg_store_add_measured(mg_store *store, const char *agent, const char *token, bool any_agent,
                            const struct mg_measured *answer, mg_store_cb *cb, void *ctx);
 /* Of a job, oldest first; which NULL: of all its plans. mg_store_get_front() gives them too. */

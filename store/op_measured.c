@@ -129,7 +129,9 @@ void mg_op_run_add_measured(struct mg_op *op, struct mg_db *db)
         mg_op_fail(op, MG_STORE_CONFLICT, "measurement %lld is not leased to %s", (long long)m->number, op->args.name);
         return;
     }
-    if (open) {
+    if (open && m->state == MG_MEASURED_WANTED) {
+        MG_RUN(db, GIVE_BACK_MEASURED, mg_int(m->number));
+    } else if (open) {
         MG_RUN(db, END_MEASURED, mg_int(m->number), mg_text(mg_measured_state_name(m->state)), mg_text(m->reason),
                mg_text(m->host), mg_int(mg_store_now(op->store)), mg_int(m->runs), mg_real(m->latency_s),
                mg_real(m->mad_s), mg_real(m->operators_s), mg_int(m->peak), mg_int(m->arena), mg_int(m->host_bytes),

@@ -97,6 +97,7 @@ void mg_op_run_put_agent(struct mg_op *op, struct mg_db *db)
     if (mg_op_ok(op, db)) {
         MG_RUN(db, TOUCH_AGENT, mg_int(id), mg_int(class), mg_text(agent->host), mg_text(agent->version),
                mg_text(agent->uuid), mg_text(agent->state), mg_int(mg_store_now(op->store)), mg_real(agent->canary_s));
+        MG_RUN(db, RENEW_MEASURED, mg_int(id), mg_int(mg_store_now(op->store) + MG_MEASURED_LEASE_MS));
     }
     struct mg_store_timings *answer = MG_NEW(&op->arena, struct mg_store_timings);
     answer->class = agent->class;

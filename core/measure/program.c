@@ -430,6 +430,18 @@ enum mg_code mg_program_results(struct mg_program *p, double **results, struct m
 
 /* ---- running ---- */
 
+void mg_program_stop_when(struct mg_program *p, bool (*stop)(void *context), void *context)
+{
+    p->stop = stop;
+    p->stop_context = context;
+}
+
+enum mg_code mg_program_go_on(const struct mg_program *p, struct mg_error *err)
+{
+    bool stop = p->stop && p->stop(p->stop_context);
+    return stop ? mg_fail(err, MG_ERR_CANCELLED, "", "stopped while the plan was executed") : MG_OK;
+}
+
 enum mg_code mg_program_run_one(struct mg_program *p, const struct instruction *item, struct mg_error *err)
 {
     void *at = p->memory + GUARD + item->at;
@@ -451,10 +463,14 @@ enum mg_code mg_program_run(struct mg_program *p, double *seconds, struct mg_err
 {
     enum mg_code code = mg_engine_wait(p->engine, err);
     double begin = mg_engine_clock(p->engine);
-    for (size_t i = 0; i < p->count && !code; i++)
-        code = mg_program_run_one(p, &p->items[i], err);
-    if (!code)
-        code = mg_engine_wait(p->engine, err);
+    for (size_t i = 0; i < p->count && !code; i++) {
+        code = mg_program_go_on(p, err);
+        if (!code)
+            code = mg_program_run_one(p, &p->items[i], err);
+    }
+    struct mg_error ignored; /* what was begun is waited for in any case */
+    enum mg_code end = mg_engine_wait(p->engine, code ? &ignored : err);
+    code = code ? code : end;
     *seconds = mg_engine_clock(p->engine) - begin;
     return code ? code : mg_program_check_guards(p, err);
 }

@@ -17,6 +17,9 @@ void mg_program_free(struct mg_program *program);
 /* Puts weights and inputs where the plan begins with them; given: by value of the original, dense (as for
  * mg_exec_graph). To be called before each run. */
 enum mg_code mg_program_load(struct mg_program *program, double *const *given, struct mg_error *err) MG_WARN_UNUSED;
+/* From now on running and pricing ask between actions whether to give up, and do where `stop` says so
+ * (MG_ERR_CANCELLED). NULL: nobody is asked. */
+void mg_program_stop_when(struct mg_program *program, bool (*stop)(void *context), void *context);
 /* Executes it once; seconds from the first action to the last one's end. MG_ERR_REJECTED: it wrote outside its arena.
  */
 enum mg_code mg_program_run(struct mg_program *program, double *seconds, struct mg_error *err) MG_WARN_UNUSED;

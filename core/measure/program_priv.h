@@ -63,10 +63,14 @@ struct mg_program {
     bool storing, loading; /* copies that the compute stream has not waited for */
     uint32_t profiles;
     struct mg_program_facts facts;
+    bool (*stop)(void *context);
+    void *stop_context;
 };
 
 /* One instruction; on a device it is only queued. */
 enum mg_code mg_program_run_one(struct mg_program *p, const struct instruction *item, struct mg_error *err);
+/* MG_ERR_CANCELLED where mg_program_stop_when() says so. */
+enum mg_code mg_program_go_on(const struct mg_program *p, struct mg_error *err);
 /* MG_ERR_REJECTED: something was written outside of the arena. */
 enum mg_code mg_program_check_guards(struct mg_program *p, struct mg_error *err);
 

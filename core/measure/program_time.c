@@ -150,7 +150,9 @@ static enum mg_code price_part(struct pricing *job, const struct distinct *part,
         double seconds;
         if (mg_measure_clock() >= job->until)
             return mg_fail(err, MG_ERR_CANCELLED, "", "no time is left to time the operators");
-        code = time_alone(job, part, &seconds, err);
+        code = mg_program_go_on(job->program, err);
+        if (!code)
+            code = time_alone(job, part, &seconds, err);
         if (!code)
             add_time(price, seconds);
     }

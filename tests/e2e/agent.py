@@ -1,15 +1,19 @@
 """Agents: several share the work, lose nothing when they or the daemon are killed; the command line of the cache."""
+import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
+import threading
 import time
+import urllib.parse
 
 from libe2e import MAGISD, Daemon, Tests
 
 
-def start_agent(name, *more, **environment):
-    return subprocess.Popen([MAGISD, "agent", "--server", "http://" + daemon.address, "--device", "model:rtx3090", "--name", name,
+def start_agent(name, *more, device="model:rtx3090", **environment):
+    return subprocess.Popen([MAGISD, "agent", "--server", "http://" + daemon.address, "--device", device, "--name", name,
                              *more], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                             env={**os.environ, **environment})
 
@@ -47,10 +51,10 @@ def all_rows():
 
 
 def setup(t):
-    global daemon
+    global daemon, model_card
     daemon = Daemon("--workers", "1")
-    profile = dict(daemon.get("/devices/rtx3090").json["profile"], name="model-card", gpu_names=["model:rtx3090"])
-    t.equal("profile", daemon.request("PUT", "/devices/model-card", profile).status, 200)
+    model_card = dict(daemon.get("/devices/rtx3090").json["profile"], name="model-card", gpu_names=["model:rtx3090"])
+    t.equal("profile", daemon.request("PUT", "/devices/model-card", model_card).status, 200)
 
 
 def test_one(t):
@@ -118,7 +122,8 @@ def test_killed_worker(t):
     generation = wait_until(lambda: daemon.get("/jobs/" + job["id"]).json["timings_generation"])
     children = subprocess.run(["pgrep", "-P", str(daemon.process.pid), "-f", "worker"], capture_output=True, text=True).stdout
     for pid in children.split():
-        os.kill(int(pid), signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(pid), signal.SIGKILL)
     ended = daemon.get("/jobs/%s?wait=60" % job["id"]).json
     t.check("the job goes on with the same timings", ended["state"] == "succeeded" and
             ended["timings_generation"] == generation, ended)
@@ -140,6 +145,67 @@ def test_command_line(t):
     t.equal("usage", timings("sing").returncode, 2)
     other = subprocess.run([MAGISD, "timings", "list", "--server", "http://127.0.0.1:1"], capture_output=True, text=True)
     t.check("nobody there", other.returncode == 1 and "cannot be reached" in other.stderr, other)
+
+
+def test_idle(t):
+    """An agent without work says why: once, and again when the reason changes."""
+    reasons = []
+    agent = start_agent("idle", "--duty", "100", device="model:h200")
+    lines = threading.Thread(target=lambda: reasons.extend(line for line in agent.stderr if "nothing to do" in line))
+    lines.start()
+    t.check("no profile is for it", wait_until(lambda: len(reasons) == 1) and "--calibrate --device model:h200" in reasons[0], reasons)
+    profile = dict(model_card, name="another", gpu_names=["model:h200"])
+    t.equal("stored", daemon.request("PUT", "/devices/another", profile).status, 200)
+    job = daemon.post("/optimize?wait=60", {"zoo": {"model": "mlp", "batch": 3}, "device": "another", "budget": {"evaluations": 5}}).json
+    t.check("a run for it is measured", wait_until(lambda: daemon.get("/timings/missing?model=model:h200").text == ""), (job, reasons))
+    t.check("and it says that that is all", wait_until(lambda: len(reasons) == 2) and
+            "what runs for another want is measured" in reasons[1], reasons)
+    agent.send_signal(signal.SIGTERM)
+    agent.wait(timeout=60)
+    lines.join()
+    t.equal("each is said once", len(reasons), 2)
+    hour = time.localtime().tm_hour
+    agent = start_agent("modest", "--hours", "%d-%d" % ((hour + 2) % 24, (hour + 3) % 24), "--once")
+    _, err = agent.communicate(timeout=60)
+    t.check("or that it is not yet time", "nothing to do" in err and "--hours" in err, err)
+
+
+def test_calibrated(t):
+    """What an agent of the processor is told to make has the name of its device."""
+    made = subprocess.run([MAGISD, "measure", "--calibrate", "--device", "cpu"], capture_output=True, text=True)
+    profile = json.loads(made.stdout)
+    agent = start_agent("processor", "--once", device="cpu")
+    _, err = agent.communicate(timeout=60)
+    t.check("nothing to do before", "no device profile" in err, err)
+    known = next(a for a in daemon.get("/agents").json["agents"] if a["name"] == "processor")
+    t.equal("named as the device", profile["gpu_names"], [known["class"]["device"]])
+    t.equal("stored", daemon.request("PUT", "/devices/cpu", profile).status, 200)
+    submit_to = {"zoo": {"model": "mlp", "batch": 5}, "device": "cpu", "budget": {"evaluations": 5}}
+    t.equal("a device like any", daemon.post("/optimize?wait=60", submit_to).json["state"], "succeeded")
+    t.check("for which timings are wanted", wait_until(lambda: daemon.get("/timings/missing?model=" + urllib.parse.quote(known["class"]["device"])).text))
+
+
+def test_forgotten(t):
+    """A daemon that has lost its store does not know the agent: it is made known again, and goes on."""
+    agent = start_agent("stayed", "--duty", "100", "--max-seconds", "100")
+    known = lambda: "stayed" in [a["name"] for a in daemon.get("/agents").json["agents"]]
+    t.check("known", wait_until(known))
+    port = daemon.address
+    daemon.stop(signal.SIGKILL)
+    shutil.move(daemon.data, daemon.data + ".kept")
+    daemon.listen = port
+    daemon.start()
+    t.check("known again", wait_until(known, 60))
+    t.equal("profile", daemon.request("PUT", "/devices/model-card", model_card).status, 200)
+    submit(batch=21)
+    t.check("and works on", wait_until(lambda: [r for r in all_rows() if r["agent"] == "stayed"], 60))
+    agent.send_signal(signal.SIGTERM)
+    agent.communicate(timeout=60)
+    t.equal("ends well", agent.returncode, 0)
+    daemon.stop()
+    shutil.rmtree(daemon.data)
+    shutil.move(daemon.data + ".kept", daemon.data)
+    daemon.start()
 
 
 def test_token(t):
@@ -169,6 +235,7 @@ def test_without_a_daemon(t):
 
 
 tests = Tests()
-tests.run(setup, test_one, test_shared, test_killed_agent, test_killed_daemon, test_killed_worker, test_command_line, test_without_a_daemon, test_token)
+tests.run(setup, test_one, test_shared, test_killed_agent, test_killed_daemon, test_killed_worker, test_command_line, test_without_a_daemon, test_idle, test_calibrated, test_forgotten,
+          test_token)
 tests.equal("stops", daemon.close(), 0)
 tests.end()

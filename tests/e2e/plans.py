@@ -69,6 +69,11 @@ def test_asking(t):
     t.equal("the front says so", point(job["best"]["plan"])["measuring"], "wanted")
     t.check("and is another one", daemon.get("/jobs/%s/pareto" % job["id"]).headers["ETag"] != etag)
     t.equal("not by this agent", run_agent("wrong")[1].endswith(" 0 plans executed\n"), True)
+    ask("1")
+    code, out, err = run_agent("idea", device="model:h200")
+    t.check("nor, for any device, by a model", code == 0 and out.endswith(" 0 plans executed\n")
+            and measurements("1")[0]["state"] == "wanted", (code, out, err))
+    t.equal("it is done by a device", run_agent("right")[1].endswith(" 1 plans executed\n"), True)
     t.equal("still wanted", measurements("best")[0]["state"], "wanted")
     for path, body, status, problem in (("best", {"device": 3}, 422, "invalid-request"), ("best", {"x": 1}, 422, "invalid-request"),
                                         ("best", {"device": ""}, 422, "invalid-request"), ("best", {"device": "class:xyz"}, 422, "invalid-request"),
@@ -140,6 +145,31 @@ def test_agent_killed(t):
     t.equal("the first answer stands", (again.status, again.json["latency_s"]), (200, done["latency_s"]))
 
 
+def slow_job():
+    """One whose plans run for long: they take seconds each on any processor."""
+    return daemon.post("/optimize?wait=60", {"zoo": {"model": "mlp", "batch": 32768, "hidden": 2048},
+                                             "training": {"loss": "mse", "optimizer": "sgd"}, "device": "rtx3090",
+                                             "budget": {"evaluations": 1}}).json["id"]
+
+
+def test_told_to_stop(t):
+    """An agent that is told to stop, or whose time is over, ends in the midst of a plan and gives it back."""
+    path = "/jobs/%s/plans/original/measure" % slow_job()
+    wish = daemon.post(path, {"device": "any"}).json
+    state = lambda: daemon.get(path).json["measurements"][0]
+    for name, more in (("told", ()), ("timed", ("--max-seconds", "3"))):
+        agent = start_agent(name, *more)
+        t.check(name + ": at it", wait_until(lambda: state()["state"] == "measuring"), state())
+        if name == "told":
+            time.sleep(1)
+            agent.send_signal(signal.SIGTERM)
+        out, err = agent.communicate(timeout=60)
+        t.check(name + ": ends", agent.returncode == 0 and out.endswith(" 0 plans executed\n"), (agent.returncode, out, err))
+        t.equal(name + ": anybody may have it", (state()["number"], state()["state"], state()["agent"]),
+                (wish["number"], "wanted", ""))
+    t.equal("deleted", daemon.request("DELETE", "/jobs/" + path.split("/")[2]).status, 204)
+
+
 def test_job_deleted(t):
     """The job goes while its plan is measured: the agent drops the answer and goes on."""
     other = daemon.post("/optimize?wait=60", SEARCH).json["id"]
@@ -206,6 +236,6 @@ def test_tokens(t):
 
 
 tests = Tests()
-tests.run(setup, test_asking, test_measured, test_failed, test_agent_killed, test_job_deleted, test_daemon_killed, test_reused, test_tokens)
+tests.run(setup, test_asking, test_measured, test_failed, test_agent_killed, test_told_to_stop, test_job_deleted, test_daemon_killed, test_reused, test_tokens)
 tests.equal("stops", daemon.close(), 0)
 tests.end()

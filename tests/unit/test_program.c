@@ -1,5 +1,6 @@
 /* Plans executed on the processor in one arena: the numbers of the reference executor, the stated peak and arena. */
 #include <criterion/criterion.h>
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 
@@ -212,6 +213,39 @@ static enum mg_code share_prices(void *context, struct mg_error *err)
 Test(program, plans_share_the_prices_of_their_operators)
 {
     with_arena(share_prices);
+}
+
+static bool stop_later(void *context)
+{
+    unsigned *left = context;
+    return (*left)-- == 0;
+}
+
+static enum mg_code stop_and_go_on(void *context, struct mg_error *err)
+{
+    struct mg_arena *arena = context;
+    struct mg_graph *g = training_graph(&nets[2], arena);
+    struct mg_time_policy policy = {.warm_up = 1, .repeats = 3};
+    struct mg_program *program;
+    struct mg_plan *plan;
+    double seconds;
+    unsigned left = 3;
+    cr_assert_eq(mg_plan_original(g, mg_device_builtin("rtx3090"), arena, &plan, err), MG_OK);
+    cr_assert_eq(mg_program_build(engine, g, plan, 1, &program, err), MG_OK, "%s", err->message);
+    mg_program_stop_when(program, stop_later, &left);
+    cr_expect_eq(mg_program_run(program, &seconds, err), MG_ERR_CANCELLED);
+    cr_expect_eq(left, UINT_MAX, "asked no more");
+    left = 1;
+    cr_expect_eq(mg_program_predict(program, &policy, INFINITY, &seconds, err), MG_ERR_CANCELLED);
+    mg_program_stop_when(program, NULL, NULL);
+    cr_expect_eq(mg_program_run(program, &seconds, err), MG_OK, "%s", err->message);
+    mg_program_free(program);
+    return MG_OK;
+}
+
+Test(program, stops_in_the_midst_when_told)
+{
+    with_arena(stop_and_go_on);
 }
 
 /* The prediction counts every action of the list. */

@@ -42,7 +42,7 @@ static const struct measured_got *asked(void)
 
 #define ASK(op, ...) (mg_store_##op(f.store, __VA_ARGS__, on_measured, &got), asked())
 
-static void put_agent(const char *name, const char *token, const char *model, const char *class_id)
+static void put_agent_of(const char *name, const char *token, const char *model, const char *class_id, const char *key)
 {
     const struct mg_timing_agent agent = {.name = name,
                                           .host = "host",
@@ -50,8 +50,13 @@ static void put_agent(const char *name, const char *token, const char *model, co
                                           .uuid = "",
                                           .state = "idle",
                                           .token = token,
-                                          .class = {class_id, model, "{\"device\":\"x\"}"}};
+                                          .class = {class_id, model, key}};
     cr_assert_eq(DO(&f, put_agent, &agent)->code, MG_STORE_OK);
+}
+
+static void put_agent(const char *name, const char *token, const char *model, const char *class_id)
+{
+    put_agent_of(name, token, model, class_id, "{\"device\":\"x\"}");
 }
 
 static void setup(void)
@@ -132,6 +137,48 @@ Test(store_measured, a_class_or_any_device_may_be_named)
     cr_expect_eq(ASK(claim_measured, "other", "t1", false)->one.number, second);
     cr_expect_eq(ASK(claim_measured, "one", "t1", false)->n, 0);
     cr_expect_eq(ASK(claim_measured, "two", "t2", false)->one.number, first);
+}
+
+Test(store_measured, a_model_takes_no_wish_for_any_device)
+{
+    put_agent_of("paper", "t1", "model:card", "00000000000000dd", "{\"backend\":\"model\",\"device\":\"model:card\"}");
+    int64_t any = ASK(want_measured, A, P1, "[]", "me")->one.number;
+    cr_expect_eq(ASK(claim_measured, "paper", "t1", false)->n, 0);
+    int64_t named = ASK(want_measured, A, P1, "[\"model:card\"]", "me")->one.number;
+    cr_expect_eq(ASK(claim_measured, "paper", "t1", false)->one.number, named);
+    cr_expect_eq(ASK(claim_measured, "one", "t1", false)->one.number, any);
+}
+
+Test(store_measured, an_agent_that_lives_keeps_its_lease)
+{
+    int64_t number = ASK(want_measured, A, P1, NULL, "me")->one.number;
+    cr_assert_eq(ASK(claim_measured, "one", "t1", false)->one.number, number);
+    for (int i = 0; i < 3; i++) {
+        fixture_set_now(&f, f.now + MG_MEASURED_LEASE_MS - 1);
+        put_agent("one", "t1", "card", "00000000000000aa");
+        cr_expect_eq(ASK(claim_measured, "two", "t2", false)->n, 0, "renewed");
+    }
+    fixture_set_now(&f, f.now + MG_MEASURED_LEASE_MS);
+    cr_expect_eq(ASK(claim_measured, "two", "t2", false)->one.number, number);
+    put_agent("one", "t1", "card", "00000000000000aa");
+    fixture_set_now(&f, f.now + MG_MEASURED_LEASE_MS);
+    cr_expect_eq(ASK(claim_measured, "one", "t1", false)->one.number, number, "nobody renews the lease of another");
+}
+
+Test(store_measured, a_wish_given_back_is_anybodys)
+{
+    int64_t number = ASK(want_measured, A, P1, NULL, "me")->one.number;
+    struct mg_measured back = {.number = number, .state = MG_MEASURED_WANTED};
+    for (int i = 0; i < 2 * MG_MEASURED_ATTEMPTS; i++) {
+        cr_assert_eq(ASK(claim_measured, "one", "t1", false)->one.number, number, "it is no attempt that failed");
+        cr_expect_eq(ASK(add_measured, "two", "t2", false, &back)->code, MG_STORE_CONFLICT, "not by another");
+        cr_assert_eq(ASK(add_measured, "one", "t1", false, &back)->one.state, MG_MEASURED_WANTED);
+        cr_expect_str_eq(got.agent, "");
+    }
+    cr_expect_eq(ASK(claim_measured, "two", "t2", false)->one.number, number);
+    struct mg_measured answer = answer_to(number, 2);
+    cr_assert_eq(ASK(add_measured, "two", "t2", false, &answer)->one.state, MG_MEASURED_DONE);
+    cr_expect_eq(ASK(add_measured, "two", "t2", false, &back)->one.state, MG_MEASURED_DONE, "what is answered stays");
 }
 
 Test(store_measured, a_dead_agents_wish_goes_on)
