@@ -1,8 +1,10 @@
 """Operators timed and plans executed on the processor."""
 import json
 import os
+import signal
 import subprocess
 import tempfile
+import time
 
 from libe2e import MAGISD, Tests
 
@@ -58,6 +60,46 @@ def test_rows(t):
     t.check("the model needs no hardware", model.returncode == 0 and '"backend":"model"' in model.stdout, model)
 
 
+def lines_of(name):
+    return open(path(name)).read().splitlines() if os.path.exists(path(name)) else []
+
+
+def test_ended(t):
+    """What was measured is there when it is ended, however it is ended, and the same command goes on from there."""
+    with open(path("long.ndjson"), "w") as want:
+        for n in range(1, 81):
+            want.write(json.dumps({"op": "add", "signature": "f32;f32[%d],f32[%d]->f32[%d]" % (3 * (n * 4096,))}) + "\n")
+    command = [MAGISD, "measure", "--from", path("long.ndjson"), "--device", "cpu", "-o", path("some.ndjson")]
+    for name, number, status in (("SIGTERM", signal.SIGTERM, 130), ("SIGKILL", signal.SIGKILL, -signal.SIGKILL)):
+        kept = len(lines_of("some.ndjson"))
+        running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        while len(lines_of("some.ndjson")) < kept + 4 and running.poll() is None:
+            time.sleep(0.01)
+        running.send_signal(number)
+        _, err = running.communicate(timeout=60)
+        t.equal(name, running.returncode, status)
+        t.check(name + ": all of it is there", len(lines_of("some.ndjson")) >= kept + 4, lines_of("some.ndjson"))
+        t.check(name + ": what is left is said", name == "SIGKILL" or "are left" in err, err)
+    with open(path("some.ndjson"), "a") as file:
+        file.write('{"row":7,"op":"ad')
+    some = len([line for line in lines_of("some.ndjson")[:-1] if "signature" in line])
+    ended = run(*command[1:], "--max-seconds", "0.001")
+    t.check("the time is over", ended.returncode == 0 and "0 operators measured" in ended.stderr and "are left" in ended.stderr, ended)
+    rest = run(*command[1:])
+    t.check("the rest", rest.returncode == 0 and "%d were measured before" % some in rest.stderr and "left" not in rest.stderr, rest)
+    rows = [json.loads(line) for line in lines_of("some.ndjson")]
+    t.equal("each once", sorted(r["signature"] for r in rows if "signature" in r),
+            sorted(json.loads(line)["signature"] for line in open(path("long.ndjson"))))
+    t.equal("a batch for each time", sum("class" in r for r in rows), 4)
+    imported = run("timings", "import", path("some.ndjson"), "--data", path("store2"))
+    t.check("imported as it is", imported.stdout.startswith("80 added"), imported)
+    other = run("measure", "--from", path("long.ndjson"), "--device", "model:h200", "--max-seconds", "0.001", "-o", path("some.ndjson"))
+    t.check("another device begins anew", other.returncode == 0 and "before" not in other.stderr, other)
+    open(path("letter"), "w").write("Dear all,\nit rains.\n")
+    t.equal("other files are left alone", (run(*command[1:-1], path("letter")).returncode, open(path("letter")).read()),
+            (2, "Dear all,\nit rains.\n"))
+
+
 def test_profile(t):
     answer = run("measure", "--calibrate", "--device", "cpu", "-o", path("cpu.json"))
     t.equal("calibrated", answer.returncode, 0)
@@ -91,5 +133,5 @@ def test_run(t):
 
 
 tests = Tests()
-tests.run(test_usage, test_rows, test_profile, test_run)
+tests.run(test_usage, test_rows, test_ended, test_profile, test_run)
 tests.end()
