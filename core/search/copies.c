@@ -24,7 +24,7 @@ struct placer {
     const struct mg_scheme *scheme;
     mg_word *word;
     uint32_t count;
-    uint32_t *number;      /* per root, and for none: its number, or 0 */
+    uint32_t *number;      /* by dense number of a root, and for none: its number here, or 0 */
     double *time[TIMES];   /* per position: when computation gets there */
     double *stored[TIMES]; /* per number: end of its store */
     uint32_t *level;       /* per position */
@@ -34,9 +34,14 @@ struct placer {
     uint32_t *pending; /* per number: its copy + 1 whose reader is not met yet */
 };
 
+static uint32_t number_of(const struct placer *s, uint32_t root)
+{
+    return s->number[s->p->dense[root]];
+}
+
 static void read_root(struct placer *s, uint32_t root)
 {
-    uint32_t n = s->number[root];
+    uint32_t n = number_of(s, root);
     s->touched[n] = s->count + 1;
     if (n && s->pending[n]) {
         s->copy[s->pending[n] - 1].reader = s->count;
@@ -53,7 +58,7 @@ static void read_roots(struct placer *s, const uint32_t *root, uint32_t count)
 static void make_roots(struct placer *s, const uint32_t *root, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++)
-        s->touched[s->number[root[i]]] = s->count + 1;
+        s->touched[number_of(s, root[i])] = s->count + 1;
 }
 
 static inline bool concerns_step(const uint32_t *number, const struct mg_scheme_step *step)
@@ -90,7 +95,7 @@ static void touch_word(struct placer *s, mg_word word)
 
 static void note_copy(struct placer *s, mg_word word)
 {
-    uint32_t root = mg_word_index(word), n = s->number[root];
+    uint32_t root = mg_word_index(word), n = number_of(s, root);
     bool loads = mg_word_kind(word) == MG_WORD_LOAD, joins = loads && s->pending[n] != 0;
     if (!joins)
         s->copy[s->copies++] = (struct copy){.root = root, .earliest = s->touched[n], .reader = MG_NONE};
@@ -144,7 +149,7 @@ static void compute_times(struct placer *s, uint32_t t)
             break;
         case MG_WORD_STORE:
             d = (d > c ? d : c) + s->scheme->store_s[variant][x];
-            s->stored[t][s->number[x]] = d;
+            s->stored[t][number_of(s, x)] = d;
             break;
         case MG_WORD_BEGIN:
             nested = 0;
@@ -186,7 +191,7 @@ static void place_frees(struct placer *s, uint32_t t)
         if (!concerns(s, copy, t))
             continue;
         uint32_t latest = copy->reader == MG_NONE ? s->count : copy->reader, home = s->scheme->home[copy->root];
-        uint32_t at = first_not_before(s->time[t], copy->earliest, latest, s->stored[t][s->number[copy->root]]);
+        uint32_t at = first_not_before(s->time[t], copy->earliest, latest, s->stored[t][number_of(s, copy->root)]);
         while (at < latest && s->level[at] != home)
             at++;
         copy->free_at = copy->now ? copy->earliest : at > copy->free_at ? at : copy->free_at;
@@ -273,19 +278,19 @@ static void drop_dead_loads(const struct placer *s, uint32_t numbers, struct mg_
         uint32_t x = mg_word_index(list->word[i]);
         enum mg_word_kind kind = mg_word_kind(list->word[i]);
         if (kind == MG_WORD_LOAD) {
-            load[s->number[x]] = i + 1;
+            load[number_of(s, x)] = i + 1;
             dead[i] = 1;
             left++;
         } else if (kind == MG_WORD_COMPUTE && concerns_step(s->number, &s->scheme->steps[x])) {
             for (uint32_t k = reads->start[x]; k < reads->start[x + 1]; k++) {
-                uint32_t step = load[s->number[reads->item[k]]];
+                uint32_t step = load[number_of(s, reads->item[k])];
                 if (step && dead[step - 1]) {
                     dead[step - 1] = 0;
                     left--;
                 }
             }
             for (uint32_t k = defs->start[x]; k < defs->start[x + 1]; k++)
-                load[s->number[defs->item[k]]] = 0;
+                load[number_of(s, defs->item[k])] = 0;
         }
     }
     if (left == 0)
@@ -335,8 +340,8 @@ static uint32_t number_roots(struct placer *s, const struct mg_list *list, uint3
         if (kind != MG_WORD_FREE && kind != MG_WORD_LOAD)
             continue;
         ++*copies;
-        if (!s->number[root])
-            s->number[root] = ++numbers;
+        uint32_t *number = &s->number[s->p->dense[root]];
+        *number = *number ? *number : ++numbers;
     }
     return numbers;
 }
@@ -346,7 +351,7 @@ void mg_edit_place_copies(const struct mg_evaluator *e, const struct mg_scheme *
 {
     struct mg_arena_mark mark = mg_arena_mark(scratch);
     struct placer s = {.p = e->p, .scheme = scheme};
-    s.number = MG_NEW_ARRAY(scratch, uint32_t, e->p->value_count + 1);
+    s.number = MG_NEW_ARRAY(scratch, uint32_t, e->p->dense_count + 1);
     uint32_t copies, numbers = number_roots(&s, list, &copies);
     if (copies > 0) {
         drop_dead_loads(&s, numbers, list, scratch);

@@ -190,9 +190,9 @@ bool mg_frontier_expand(struct mg_frontier *f, struct mg_searcher *s, uint32_t t
         return false;
     struct mg_arena_mark mark = mg_arena_mark(s->scratch);
     mg_searcher_enter(s, x->scheme->p);
-    mg_evaluate(&s->evaluator, x->scheme, &x->list);
+    uint64_t peak = mg_evaluate(&s->evaluator, x->scheme, &x->list).peak;
     memcpy(s->live, s->evaluator.live_at, x->list.count * sizeof *s->live);
-    uint32_t peak_step = s->evaluator.peak_step;
+    uint32_t peak_step = mg_peak_step(&s->evaluator, &x->list, peak);
     mg_spans_build(&s->spans, s->p, x->scheme, &x->list);
     expand_gaps(f, s, q, x, peak_step);
     expand_undo(f, s, q, x);

@@ -90,6 +90,9 @@ static void find_flags(struct mg_problem *p)
             p->bytes[v] = mg_device_storage(p->device, value->bytes);
     }
     p->outputs = MG_NEW_ARRAY(p->arena, uint32_t, p->value_count);
+    p->dense = MG_NEW_ARRAY(p->arena, uint32_t, p->value_count);
+    for (uint32_t v = 0; v < p->value_count; v++)
+        p->dense[v] = p->root[v] == v && !(p->value_flags[v] & MG_VALUE_RESIDENT) ? p->dense_count++ : MG_NONE;
     for (uint32_t v = 0; v < p->value_count; v++) {
         if (p->root[v] == v && p->value_flags[v] & MG_VALUE_RESIDENT)
             p->resident_bytes += p->bytes[v];

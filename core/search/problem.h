@@ -43,6 +43,8 @@ struct mg_problem {
     struct mg_arena *arena;
     uint32_t op_count, value_count;
     uint32_t *root;       /* per value */
+    uint32_t *dense;      /* per root that is not resident: its number among those, in graph order */
+    uint32_t dense_count; /* also the number of no root: what is kept by number has a place for it */
     uint8_t *value_flags; /* per value (of roots) */
     uint64_t *bytes;      /* per root: storage bytes, rounded up */
     uint8_t *computes;    /* per operator: has a step (is no view) */

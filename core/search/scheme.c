@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "search/dimension.h"
+#include "search/scheme_priv.h"
 
 enum { DEPTH = MG_SCHEME_MAX_DEPTH };
 
@@ -371,65 +372,6 @@ static void find_inputs(struct compiler *c)
     }
 }
 
-static void find_defs(struct compiler *c)
-{
-    struct mg_problem *p = c->p;
-    struct mg_scheme *scheme = c->scheme;
-    scheme->defs.start = MG_NEW_ARRAY(c->arena, uint32_t, p->op_count + 1);
-    scheme->defs.item = MG_NEW_ARRAY(c->arena, uint32_t, p->defs.start[p->op_count]);
-    uint32_t n = 0;
-    for (uint32_t op = 0; op < p->op_count; op++) {
-        scheme->defs.start[op] = n;
-        for (uint32_t i = p->defs.start[op]; i < p->defs.start[op + 1]; i++)
-            if (!scheme->is_region_output[p->defs.item[i]])
-                scheme->defs.item[n++] = p->defs.item[i];
-    }
-    scheme->defs.start[p->op_count] = n;
-}
-
-/* In-place candidates: result and operand belong to the same body and to no buffer of a region. */
-static void find_reuse(struct compiler *c)
-{
-    struct mg_problem *p = c->p;
-    struct mg_scheme *scheme = c->scheme;
-    uint32_t n = 0;
-    scheme->reuse.start = MG_NEW_ARRAY(c->arena, uint32_t, p->op_count + 1);
-    scheme->reuse.item = MG_NEW_ARRAY(c->arena, uint32_t, p->reads.start[p->op_count]);
-    for (uint32_t op = 0; op < p->op_count; op++) {
-        const struct mg_op_info *info = &p->g->ops[op];
-        scheme->reuse.start[op] = n;
-        for (uint32_t k = 0; p->computes[op] && k < info->in_count; k++) {
-            uint32_t from = info->in[k], to = info->out[0];
-            if (p->root[from] == from && mg_op_may_reuse(p->g, op, k) &&
-                !((p->value_flags[from] | p->value_flags[to]) & MG_VALUE_PINNED) &&
-                !(p->value_flags[from] & MG_VALUE_OUTPUT) && scheme->home[from] == scheme->home[to] &&
-                !scheme->is_region_output[from] && !scheme->is_region_output[to])
-                scheme->reuse.item[n++] = from;
-        }
-    }
-    scheme->reuse.start[p->op_count] = n;
-}
-
-static bool fill_places(uint32_t *place, uint32_t places, const struct mg_rows *rows, uint32_t op, uint32_t none)
-{
-    uint32_t count = rows->start[op + 1] - rows->start[op];
-    for (uint32_t i = 0; i < places; i++)
-        place[i] = i < count ? rows->item[rows->start[op] + i] : none;
-    return count > places;
-}
-
-static void fill_steps(struct compiler *c)
-{
-    const struct mg_problem *p = c->p;
-    for (uint32_t op = 0; op < p->op_count; op++) {
-        struct mg_scheme_step *step = &c->scheme->steps[op];
-        bool reads = fill_places(step->reads, MG_STEP_READS, &p->reads, op, p->value_count);
-        bool defs = fill_places(&step->def, 1, &c->scheme->defs, op, p->value_count);
-        bool reuse = fill_places(step->reuse, MG_STEP_REUSE, &c->scheme->reuse, op, p->value_count);
-        step->more = reads || defs || reuse;
-    }
-}
-
 struct mg_hash128 mg_scheme_hash(const struct mg_problem *p, const struct mg_region *specs, uint32_t count)
 {
     uint64_t variant = p->variant;
@@ -468,7 +410,7 @@ static void allocate(struct compiler *c)
     scheme->home = MG_NEW_ARRAY(a, uint32_t, p->value_count);
     scheme->mode = MG_NEW_ARRAY(a, uint8_t, p->value_count);
     scheme->is_region_output = MG_NEW_ARRAY(a, uint8_t, p->value_count);
-    scheme->bytes = MG_NEW_ARRAY(a, uint64_t, p->value_count + 1);
+    scheme->bytes = MG_NEW_ARRAY(a, uint64_t, p->value_count);
     memcpy(scheme->bytes, p->bytes, p->value_count * sizeof *p->bytes);
     scheme->host = MG_NEW_ARRAY(a, uint64_t, p->value_count);
     scheme->steps = MG_NEW_ARRAY(a, struct mg_scheme_step, p->op_count);
@@ -530,9 +472,7 @@ enum mg_code mg_scheme_build(struct mg_problem *p, const struct mg_region *specs
         if (p->root[v] == v && !(p->value_flags[v] & MG_VALUE_RESIDENT))
             price_copies(&c, v);
     find_inputs(&c);
-    find_defs(&c);
-    find_reuse(&c);
-    fill_steps(&c);
+    mg_scheme_fill_steps(p, c.scheme, arena);
     c.scheme->hash = mg_scheme_hash(p, specs, count);
     c.scheme->p = p;
     *out = c.scheme;

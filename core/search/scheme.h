@@ -24,15 +24,18 @@ struct mg_scheme_region {
     uint32_t repeat[MG_SCHEME_VARIANTS]; /* outermost regions: parts of each variant; [0] = 1 */
 };
 
-/* What the evaluator asks about the memory of a step, side by side and without a loop: most steps have no
- * more operands than this. Unused places hold the root `value_count`, which has no bytes. */
-enum { MG_STEP_READS = 2, MG_STEP_REUSE = 2 };
+/* What the evaluator asks about a step, side by side in half a cache line. Roots go by their dense numbers
+ * (problem.h); an unused place holds the number of none. The few steps with more operands or results go on in further
+ * records, until one says that no more follow. */
+enum { MG_STEP_READS = 2 };
 struct mg_scheme_step {
     uint32_t reads[MG_STEP_READS];
     uint32_t def;
-    uint32_t reuse[MG_STEP_REUSE];
-    bool more;     /* it has more of them than places: the rows have them all */
-    uint64_t temp; /* bytes live during the step only (acc temporaries, workspace) */
+    int8_t reuse[MG_STEP_READS]; /* masks: -1 if the result may take the storage of that operand (S6), else 0 */
+    bool special;                /* has such an operand or goes on: one test spares most steps both questions */
+    bool more;                   /* goes on */
+    uint64_t def_bytes;          /* storage bytes of the result's instance (part 0), 0 for none */
+    uint64_t temp; /* bytes live during the step only (acc temporaries, workspace); 0 in further records */
 };
 
 struct mg_scheme {
@@ -40,14 +43,17 @@ struct mg_scheme {
     struct mg_problem *p; /* whose operators and values it speaks of */
     struct mg_scheme_region *regions;
     uint32_t region_count;
-    uint32_t *region_of;          /* per operator: innermost region or MG_NONE */
-    uint32_t *home;               /* per root: region in whose body it is allocated and freed, or MG_NONE */
-    uint8_t *mode;                /* per root that is a region output: mg_output_mode */
-    uint8_t *is_region_output;    /* per root */
-    uint64_t *bytes;              /* per root, and 0 for none: storage bytes of its instance (part 0) */
-    struct mg_rows defs;          /* operator -> roots allocated at its step (region outputs are not) */
-    struct mg_rows reuse;         /* operator -> operands whose storage its result may take where they end (S6) */
-    struct mg_scheme_step *steps; /* per operator */
+    uint32_t *region_of;            /* per operator: innermost region or MG_NONE */
+    uint32_t *home;                 /* per root: region in whose body it is allocated and freed, or MG_NONE */
+    uint8_t *mode;                  /* per root that is a region output: mg_output_mode */
+    uint8_t *is_region_output;      /* per root */
+    uint64_t *bytes;                /* per root: storage bytes of its instance (part 0) */
+    uint64_t *dense_bytes;          /* the same by dense number; none has 0 */
+    struct mg_rows defs;            /* operator -> roots allocated at its step (region outputs are not) */
+    struct mg_rows reuse;           /* operator -> operands whose storage its result may take where they end (S6) */
+    struct mg_scheme_step *steps;   /* per operator */
+    struct mg_scheme_step *further; /* where steps go on, one's records behind the other's */
+    uint32_t *further_of;           /* per operator whose step goes on: the first of its further records */
     double *seconds[MG_SCHEME_VARIANTS]; /* per operator: in the first part of a nested region, acc included */
     double *rest[MG_SCHEME_VARIANTS];    /* per operator: in the other parts of a nested region */
     double *others;                      /* per operator: all later parts of the outermost region together */

@@ -38,29 +38,31 @@ struct mg_cost {
     uint64_t host;
 };
 
-/* Scratch of the evaluator: sized for one problem, reused for ever. */
+/* Scratch of the evaluator: sized for one problem, reused for ever. What is kept per root goes by dense numbers
+ * (problem.h) and has a place for none, too. */
 struct mg_evaluator {
     const struct mg_problem *p;
     uint64_t *due;                        /* per root: the bytes that making it live would add: 0 where it is */
     uint64_t *live_at;                    /* per step of the list last evaluated (capacity steps) */
-    double *ready[MG_SCHEME_VARIANTS];    /* per root: end of the load that made its instance, 0 if computed */
-    uint8_t *flying;                      /* per root: loaded, and no compute step has waited for it yet */
+    double *ready[MG_SCHEME_VARIANTS];    /* per root: end of its last load, 0 before */
     double *host_end[MG_SCHEME_VARIANTS]; /* per root: end of its store */
-    double *start;                        /* per step: start time of variant 0 */
-    uint32_t *loaded, loaded_count;       /* roots whose `ready` may not be 0 */
+    uint8_t *is_loaded;                   /* per root: has been loaded */
+    uint32_t *loaded, loaded_count;       /* those roots: their `ready` is to be cleared */
     uint8_t *copied;                      /* per region, outermost ones: its body has copies */
     uint32_t *hosted;                     /* per root: the round in which its host bytes were counted */
     uint32_t host_round;
     uint64_t host;   /* bytes of distinct stored roots; a region's body counts once, with part 0's extents (S5) */
     bool keep_apart; /* nothing in place beyond what the graph says (what people do by hand) */
     uint32_t step_capacity;
-    uint32_t peak_step; /* first step at the peak */
 };
 void mg_evaluator_init(struct mg_evaluator *e, const struct mg_problem *p, struct mg_arena *arena,
                        uint32_t step_capacity);
 
-/* Exact figures of a list (S3, S4, R2, R3), two linear passes. Fills e->live_at and e->start. */
+/* Exact figures of a list (S3, S4, R2, R3), two linear passes. Fills e->live_at. */
 struct mg_cost mg_evaluate(struct mg_evaluator *e, const struct mg_scheme *scheme, const struct mg_list *list);
+
+/* The first step at the peak of the list last evaluated. (No free is: what it frees lives up to it.) */
+uint32_t mg_peak_step(const struct mg_evaluator *e, const struct mg_list *list, uint64_t peak);
 
 /* Is every read preceded by an instance, every body whole and contiguous, every old weight read
  * before its update? For debug builds and tests; `why` names the step. */
