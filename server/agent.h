@@ -8,6 +8,9 @@
 
 #include "measure/measure.h"
 
+/* Of the device memory that is free, what an agent may use: others live there too. */
+#define MG_AGENT_MEMORY 0.25
+
 struct mg_agent {
     const char *server, *token, *device;
     char name[128], host[128], version[32];
@@ -20,6 +23,7 @@ struct mg_agent {
     double best_canary, told_at;
     unsigned long measured, discarded, plans;
     unsigned bad_batches, lost; /* in a row */
+    bool shared;                /* somebody else was using the device when we last looked */
     char idle[400];             /* why there was nothing to do, as it was said last; "" while there is */
     double explained_at;
 };
@@ -37,6 +41,8 @@ bool mg_agent_over(const struct mg_agent *a);
 bool mg_agent_open(const struct mg_agent *a, struct mg_engine **engine);
 /* Seconds of the canary kernel; 0: it cannot be timed. Keeps the best. */
 double mg_agent_canary(struct mg_agent *a, struct mg_engine *engine);
+/* Does somebody else use the device? Says so once. */
+bool mg_agent_is_shared(struct mg_agent *a, struct mg_engine *engine);
 bool mg_agent_is_slow(const struct mg_agent *a, double canary_s);
 
 /* ---- agent_talk.c ---- */

@@ -77,11 +77,14 @@ static enum mg_code execute(struct work *w, const struct mg_graph *g, const stru
     enum mg_code code = mg_engine_open(w->agent->device, &engine, err);
     if (code != MG_OK)
         return code;
+    mg_engine_limit_memory(engine, MG_AGENT_MEMORY);
+    bool shared = mg_agent_is_shared(w->agent, engine);
     double before = mg_agent_canary(w->agent, engine);
     code = mg_device_run(engine, g, plan, SEED, &w->watch, given, results, &w->arena, &w->run, err);
     double after = mg_agent_canary(w->agent, engine);
+    shared = mg_agent_is_shared(w->agent, engine) || shared;
     mg_engine_close(engine);
-    w->busy = mg_agent_is_slow(w->agent, before) || mg_agent_is_slow(w->agent, after);
+    w->busy = shared || mg_agent_is_slow(w->agent, before) || mg_agent_is_slow(w->agent, after);
     return code;
 }
 
@@ -153,7 +156,7 @@ static void explain(const struct work *w, const struct mg_error *err, char *reas
     if (err->code == MG_ERR_CANCELLED)
         snprintf(reason, room, "one run takes longer than an agent may hold a plan, %.0f s", w->lease_s);
     else
-        snprintf(reason, room, "%s", err->code == MG_ERR_NOMEM ? "out of memory" : err->message);
+        snprintf(reason, room, "%s", *err->message ? err->message : "out of memory");
 }
 
 /* An answer that nobody waits for any more, the lease or the job being gone, is dropped. */

@@ -54,8 +54,10 @@ static char *class_of(const struct mg_engine *engine)
 bool mg_agent_open(const struct mg_agent *a, struct mg_engine **engine)
 {
     struct mg_error err;
-    if (mg_engine_open(a->device, engine, &err) == MG_OK)
+    if (mg_engine_open(a->device, engine, &err) == MG_OK) {
+        mg_engine_limit_memory(*engine, MG_AGENT_MEMORY);
         return true;
+    }
     fprintf(stderr, "magisd agent: %s: %s\n", a->device, err.message);
     return false;
 }
@@ -202,6 +204,16 @@ static enum mg_agent_turn send_batch(struct mg_agent *a, const struct mg_timing_
     return status == 0 || status == 401 || status == 403 ? MG_TURN_END : MG_TURN_LATER;
 }
 
+bool mg_agent_is_shared(struct mg_agent *a, struct mg_engine *engine)
+{
+    char why[128];
+    bool shared = mg_engine_is_busy(engine, why);
+    if (shared && !a->shared)
+        fprintf(stderr, "magisd agent: %s is busy: %s\n", a->device, why);
+    a->shared = shared;
+    return shared;
+}
+
 bool mg_agent_is_slow(const struct mg_agent *a, double seconds)
 {
     return seconds > CANARY_SLACK * a->best_canary;
@@ -217,15 +229,21 @@ static enum mg_agent_turn run_batch(struct mg_agent *a, const json_t *operators)
     batch.class.key = a->class_key;
     if (!mg_agent_open(a, &engine))
         return MG_TURN_END;
+    if (mg_agent_is_shared(a, engine)) { /* the lease runs out; somebody measures it later */
+        mg_engine_close(engine);
+        a->bad_batches++;
+        return MG_TURN_LATER;
+    }
     name_batch(name, sizeof name);
     mg_writer_init(&rows);
     batch.canary_before_s = mg_agent_canary(a, engine);
     uint32_t count = measure_all(a, engine, operators, &rows);
     batch.canary_after_s = mg_agent_canary(a, engine);
     batch.canary_best_s = a->best_canary;
+    bool shared = mg_agent_is_shared(a, engine);
     mg_engine_close(engine);
     bool good = mg_writer_finish(&rows),
-         slow = mg_agent_is_slow(a, batch.canary_before_s) || mg_agent_is_slow(a, batch.canary_after_s);
+         slow = shared || mg_agent_is_slow(a, batch.canary_before_s) || mg_agent_is_slow(a, batch.canary_after_s);
     a->bad_batches = slow ? a->bad_batches + 1 : 0;
     if (slow)
         a->discarded += count;

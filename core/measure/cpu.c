@@ -311,6 +311,13 @@ static double cpu_now(void)
     return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
+static uint64_t cpu_free_memory(struct mg_engine *engine)
+{
+    long pages = sysconf(_SC_AVPHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    (void)engine;
+    return pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 0;
+}
+
 const struct mg_backend mg_backend_cpu = {
     .name = "cpu",
     .now = cpu_now,
@@ -322,4 +329,5 @@ const struct mg_backend mg_backend_cpu = {
     .alloc = mg_host_alloc,
     .free = mg_host_free,
     .copy = mg_host_copy,
+    .free_memory = cpu_free_memory,
 };

@@ -33,6 +33,20 @@ static int attribute(const struct cuda *cuda, int id)
     return cuda->calls.driver.device_attribute(&value, id, cuda->device) == 0 ? value : 0;
 }
 
+/* As the management library spells it; "" where the driver does not know. */
+static void write_uuid(const struct cuda *cuda, struct mg_engine_properties *p)
+{
+    unsigned char id[16];
+    size_t at = (size_t)snprintf(p->uuid, sizeof p->uuid, "GPU-");
+    if (cuda->calls.driver.device_uuid(id, cuda->device) != 0) {
+        p->uuid[0] = '\0';
+        return;
+    }
+    for (int i = 0; i < 16; i++)
+        at += (size_t)snprintf(p->uuid + at, sizeof p->uuid - at, "%s%02x",
+                               i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", id[i]);
+}
+
 static enum mg_code describe(struct mg_engine *engine, struct cuda *cuda, struct mg_error *err)
 {
     struct mg_engine_properties *p = &engine->properties;
@@ -43,6 +57,7 @@ static enum mg_code describe(struct mg_engine *engine, struct cuda *cuda, struct
     snprintf(p->backend_version, sizeof p->backend_version, "3");
     TRY(driver->device_name(p->device, sizeof p->device, cuda->device), "the device's name");
     TRY(driver->device_memory(&bytes, cuda->device), "the device's memory");
+    write_uuid(cuda, p);
     TRY(driver->driver_version(&version), "the driver's version");
     snprintf(p->compute, sizeof p->compute, "%d.%d", major, minor);
     snprintf(p->driver, sizeof p->driver, "%d.%d", version / 1000, version % 1000 / 10);
@@ -365,4 +380,6 @@ const struct mg_backend mg_backend_cuda = {
     .copy = cuda_copy,
     .order = cuda_order,
     .wait = cuda_wait,
+    .free_memory = mg_cuda_free_memory,
+    .is_busy = mg_cuda_is_busy,
 };

@@ -48,6 +48,8 @@ static bool widen(const struct mg_shape *shape, const int64_t *strides, int *ran
     uint32_t gap = shape->rank == 3, at = 0;
     for (uint32_t d = 0; d < shape->rank; d++) {
         if (gap && d == 2) {
+            if (shape->dim[2] < 1 || shape->dim[2] > INT32_MAX || strides[2] > INT32_MAX / shape->dim[2])
+                return false;
             dims[at] = 1;
             steps[at++] = (int)(shape->dim[2] * strides[2]);
         }
@@ -99,6 +101,8 @@ static int make_addend(const struct cuda_dnn *dnn, const struct mg_prepared *p, 
 {
     if (p->op.in_shape[i].rank > 1)
         return make_tensor(dnn, p, (int)i, tensor);
+    if (p->op.in_shape[i].dim[0] > INT32_MAX)
+        return -1;
     int rank = p->op.out_shape[0].rank < 4 ? 4 : (int)p->op.out_shape[0].rank, dims[MOST_RANK], steps[MOST_RANK];
     for (int d = 0; d < MOST_RANK; d++) {
         dims[d] = d == 1 ? (int)p->op.in_shape[i].dim[0] : 1;

@@ -54,6 +54,11 @@ static const struct symbol dnn[] = {
 #undef MG_BLAS
 #undef MG_DNN
 };
+static const struct symbol nvml[] = {
+#define MG_NVML(name, symbol, parameters) {symbol, offsetof(struct nvml, name)},
+#include "measure/nvml_calls.def"
+#undef MG_NVML
+};
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
 /* The newest first; a name without number is there where the toolkit is. */
@@ -63,6 +68,8 @@ static const char *const blas_names[] = {"libcublasLt.so.13", "libcublasLt.so.12
                                          "libcublasLt.so", NULL};
 
 static const char *const dnn_names[] = {"libcudnn.so.9", "libcudnn.so.8", "libcudnn.so", NULL};
+
+static const char *const nvml_names[] = {"libnvidia-ml.so.1", NULL};
 
 static enum mg_code load(const char *const *names, const struct symbol *symbols, size_t count, void *calls,
                          void **library, struct mg_error *err)
@@ -92,7 +99,8 @@ static void write_version(void *library, const char *symbol, const char *name, c
         snprintf(to, room, "%s %zu", name, version());
 }
 
-/* They stay open: contexts and caches of theirs outlive an engine. Without cuDNN convolutions are not measured. */
+/* They stay open: contexts and caches of theirs outlive an engine. Without cuDNN convolutions are not measured, without
+ * the management library others are seen by the memory that they take. */
 enum mg_code mg_cuda_load(struct cuda_calls *calls, struct mg_error *err)
 {
     void *library;
@@ -109,5 +117,7 @@ enum mg_code mg_cuda_load(struct cuda_calls *calls, struct mg_error *err)
         write_version(library, "cudnnGetVersion", "cuDNN", calls->dnn_version, sizeof calls->dnn_version);
     else
         memset(&calls->dnn, 0, sizeof calls->dnn);
+    if (load(nvml_names, nvml, COUNT(nvml), &calls->nvml, &library, &absent) != MG_OK)
+        memset(&calls->nvml, 0, sizeof calls->nvml);
     return MG_OK;
 }

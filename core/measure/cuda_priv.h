@@ -85,11 +85,24 @@ struct cuda_dnn { /* all NULL where there is no cuDNN */
 #undef MG_BLAS
 #undef MG_DNN
 };
+struct nvml_process { /* nvmlProcessInfo_v1_t */
+    unsigned pid;
+    unsigned long long memory;
+};
+struct nvml_utilisation { /* nvmlUtilization_t: percent */
+    unsigned gpu, memory;
+};
+struct nvml { /* all NULL where the library is not there */
+#define MG_NVML(name, symbol, parameters) int(*name) parameters;
+#include "measure/nvml_calls.def"
+#undef MG_NVML
+};
 struct cuda_calls {
     struct cuda_driver driver;
     struct cuda_nvrtc nvrtc;
     struct cuda_blas blas;
     struct cuda_dnn dnn;
+    struct nvml nvml;
     char blas_version[32], dnn_version[32];
 };
 /* Opens the libraries; MG_ERR_UNSUPPORTED says which one is missing. */
@@ -123,6 +136,9 @@ struct cuda_op {
     int algorithm;
 };
 enum mg_code mg_cuda_failed(const struct cuda *cuda, int status, const char *what, struct mg_error *err);
+/* Who else uses the card (cuda_busy.c). */
+uint64_t mg_cuda_free_memory(struct mg_engine *engine);
+bool mg_cuda_is_busy(struct mg_engine *engine, char *why, size_t room);
 /* Products of matrices (cuda_product.c). */
 enum mg_code mg_cuda_prepare_product(struct mg_prepared *p, struct cuda_op *op, struct mg_error *err);
 enum mg_code mg_cuda_run_product(struct mg_prepared *p, const void *const *in, void *const *out, struct mg_error *err);

@@ -50,6 +50,7 @@ void mg_engine_close(struct mg_engine *engine)
         return;
     if (engine->backend->close)
         engine->backend->close(engine);
+    free(engine->allocations);
     free(engine);
 }
 
@@ -185,16 +186,66 @@ enum mg_code mg_prepared_refuse(const struct mg_prepared *p, struct mg_error *er
 
 /* ---- memory, copies, order ---- */
 
+void mg_engine_limit_memory(struct mg_engine *engine, double share)
+{
+    uint64_t left = engine->backend->free_memory ? engine->backend->free_memory(engine) : 0;
+    engine->most_bytes = left ? engine->used_bytes + (uint64_t)(share * (double)left) : 0;
+}
+
+bool mg_engine_is_busy(struct mg_engine *engine, char why[128])
+{
+    why[0] = '\0';
+    return engine->backend->is_busy && engine->backend->is_busy(engine, why, 128);
+}
+
+static bool has_place(struct mg_engine *engine)
+{
+    if (engine->allocation_count < engine->allocation_capacity)
+        return true;
+    size_t capacity = 2 * engine->allocation_capacity + 64;
+    struct mg_allocation *larger = realloc(engine->allocations, capacity * sizeof *larger);
+    if (!larger)
+        return false;
+    engine->allocations = larger;
+    engine->allocation_capacity = capacity;
+    return true;
+}
+
+static enum mg_code alloc_on_device(struct mg_engine *engine, uint64_t bytes, void **out, struct mg_error *err)
+{
+    uint64_t left = engine->most_bytes > engine->used_bytes ? engine->most_bytes - engine->used_bytes : 0;
+    if (engine->most_bytes && bytes > left)
+        return mg_fail(err, MG_ERR_NOMEM, "", "%llu bytes are more than the %llu that may still be used of the device",
+                       (unsigned long long)bytes, (unsigned long long)left);
+    if (!has_place(engine))
+        return mg_fail(err, MG_ERR_NOMEM, "", "out of memory");
+    enum mg_code code = engine->backend->alloc(engine, MG_PLACE_DEVICE, bytes, out, err);
+    if (code != MG_OK)
+        return code;
+    engine->allocations[engine->allocation_count++] = (struct mg_allocation){*out, bytes};
+    engine->used_bytes += bytes;
+    return MG_OK;
+}
+
 enum mg_code mg_engine_alloc(struct mg_engine *engine, enum mg_place place, uint64_t bytes, void **out,
                              struct mg_error *err)
 {
-    return engine->backend->alloc(engine, place, bytes, out, err);
+    return place == MG_PLACE_DEVICE ? alloc_on_device(engine, bytes, out, err)
+                                    : engine->backend->alloc(engine, place, bytes, out, err);
 }
 
 void mg_engine_free(struct mg_engine *engine, enum mg_place place, void *memory)
 {
-    if (memory)
-        engine->backend->free(engine, place, memory);
+    size_t at = engine->allocation_count;
+    if (!memory)
+        return;
+    while (place == MG_PLACE_DEVICE && at > 0 && engine->allocations[at - 1].memory != memory)
+        at--;
+    if (place == MG_PLACE_DEVICE && at > 0) {
+        engine->used_bytes -= engine->allocations[at - 1].bytes;
+        engine->allocations[at - 1] = engine->allocations[--engine->allocation_count];
+    }
+    engine->backend->free(engine, place, memory);
 }
 
 enum mg_code mg_engine_copy(struct mg_engine *engine, enum mg_stream stream, void *to, const void *from, uint64_t bytes,

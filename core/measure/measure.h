@@ -82,6 +82,13 @@ double mg_measure_clock(void);
  * compared. */
 double mg_engine_clock(const struct mg_engine *engine);
 
+/* ---- sharing the device ---- */
+/* From now on mg_engine_alloc() gives out at most this share of the device memory that is free now; what is beyond is
+ * MG_ERR_NOMEM. Nothing where the device does not tell what is free. */
+void mg_engine_limit_memory(struct mg_engine *engine, double share);
+/* Does somebody else use the device? `why` says how that shows. False where nobody can tell. */
+bool mg_engine_is_busy(struct mg_engine *engine, char why[128]);
+
 /* ---- memory and copies, for plans as wholes ---- */
 enum mg_place { MG_PLACE_DEVICE, MG_PLACE_HOST };
 enum mg_stream { MG_STREAM_COMPUTE, MG_STREAM_STORE, MG_STREAM_LOAD }; /* S4: C, D, H */

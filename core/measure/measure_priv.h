@@ -35,10 +35,19 @@ struct mg_backend {
                          struct mg_error *err);
     enum mg_code (*order)(struct mg_engine *engine, enum mg_stream earlier, enum mg_stream later, struct mg_error *err);
     enum mg_code (*wait)(struct mg_engine *engine, struct mg_error *err);
+    uint64_t (*free_memory)(struct mg_engine *engine);                 /* of the device, bytes; 0: unknown */
+    bool (*is_busy)(struct mg_engine *engine, char *why, size_t room); /* NULL: never */
+};
+struct mg_allocation {
+    const void *memory;
+    uint64_t bytes;
 };
 struct mg_engine {
     const struct mg_backend *backend;
     struct mg_engine_properties properties;
+    struct mg_allocation *allocations; /* of device memory */
+    size_t allocation_count, allocation_capacity;
+    uint64_t used_bytes, most_bytes; /* of device memory: by these; most_bytes 0: no limit */
     void *detail;
 };
 

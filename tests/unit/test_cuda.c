@@ -2,6 +2,7 @@
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "graph_util.h"
 #include "measure/cuda_priv.h"
@@ -20,6 +21,9 @@ static struct {
     float alpha, beta;
     int32_t trans[2];
     int tensors, algorithm, pad;
+    size_t left; /* free memory */
+    unsigned pids[3], pid_count, percent, sessions;
+    bool no_uuid;
 } log_;
 
 static int fake_init(unsigned flags)
@@ -362,6 +366,47 @@ static int fake_add(void *handle, const void *alpha, void *a, const void *a_data
     return !handle || *(const float *)alpha != 1 || !a || !a_data || *(const float *)beta != 1 || !c || !c_data;
 }
 
+static int fake_info(size_t *left, size_t *whole)
+{
+    *left = log_.left;
+    *whole = (size_t)8 << 30;
+    return 0;
+}
+static int fake_uuid(unsigned char *uuid, int device)
+{
+    for (int i = 0; i < 16; i++)
+        uuid[i] = (unsigned char)(i + 16 * device);
+    return log_.no_uuid;
+}
+static int fake_nvml(void)
+{
+    log_.sessions++;
+    return 0;
+}
+static int fake_nvml_end(void)
+{
+    log_.sessions--;
+    return 0;
+}
+static int fake_by_uuid(const char *uuid, void **device)
+{
+    *device = &log_.sessions;
+    return strcmp(uuid, "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f") != 0;
+}
+static int fake_processes(void *device, unsigned *count, struct nvml_process *list)
+{
+    cr_expect_geq(*count, 3u);
+    for (unsigned i = 0; i < log_.pid_count; i++)
+        list[i].pid = log_.pids[i];
+    *count = log_.pid_count;
+    return device != &log_.sessions;
+}
+static int fake_utilisation(void *device, struct nvml_utilisation *rates)
+{
+    *rates = (struct nvml_utilisation){log_.percent, 0};
+    return device != &log_.sessions;
+}
+
 static struct cuda_calls recorder(void)
 {
     struct cuda_calls calls = {
@@ -370,7 +415,7 @@ static struct cuda_calls recorder(void)
                    fake_host_alloc,  fake_host_free,   fake_to_device,  fake_to_host, fake_on_device,  fake_stream,
                    fake_stream_free, fake_stream_wait, fake_wait_event, fake_event,   fake_event_free, fake_record,
                    fake_event_wait,  fake_elapsed,     fake_module,     fake_unload,  fake_function,   fake_launch,
-                   fake_text},
+                   fake_text,        fake_info,        fake_uuid},
         .nvrtc = {fake_version, fake_create, fake_compile, fake_destroy_program, fake_image_size, fake_image,
                   fake_log_size, fake_image},
         .blas = {fake_blas, fake_blas_free, fake_desc, fake_desc_free, fake_desc_set, fake_layout, fake_layout_free,
@@ -380,6 +425,7 @@ static struct cuda_calls recorder(void)
                 fake_blas_free,    fake_conv_set,    fake_conv_number, fake_conv_number, fake_forward_find,
                 fake_forward_find, fake_weight_find, fake_conv,        fake_conv,        fake_conv,
                 fake_add},
+        .nvml = {fake_nvml, fake_nvml_end, fake_by_uuid, fake_processes, fake_utilisation},
         .blas_version = "cuBLASLt 1",
         .dnn_version = "cuDNN 1"};
     return calls;
@@ -393,6 +439,7 @@ static void open_recorder(void)
     struct cuda_calls calls = recorder();
     memset(&log_, 0, sizeof log_);
     log_.choices = 1;
+    log_.left = (size_t)8 << 30;
     engine = (struct mg_engine){.backend = &mg_backend_cuda};
     cr_assert_eq(mg_cuda_open(&engine, &calls, 0, &err), MG_OK, "%s", err.message);
 }
@@ -401,8 +448,9 @@ static void open_recorder(void)
 static void close_recorder(void)
 {
     mg_backend_cuda.close(&engine);
-    cr_expect(!log_.streams && !log_.events && !log_.memory && !log_.hosts && !log_.modules && !log_.programs &&
-                  !log_.layouts && !log_.descs,
+    free(engine.allocations);
+    cr_expect(!log_.sessions && !engine.used_bytes && !log_.streams && !log_.events && !log_.memory && !log_.hosts &&
+                  !log_.modules && !log_.programs && !log_.layouts && !log_.descs,
               "something is left open");
 }
 
@@ -558,6 +606,21 @@ Test(cuda, what_the_library_does_not_take_has_a_stand_in_that_is_not_timed)
     mg_prepared_free(prepared);
 }
 
+/* A sequence is a plane of height one: the step over its rows may be too large for the library's numbers. */
+Test(cuda, a_convolution_whose_steps_no_int_holds_has_a_stand_in)
+{
+    struct mg_shape shapes[] = {{3, {1, 6, 70000}}, {3, {8, 6, 3}}, {3, {1, 8, 69998}}};
+    const struct mg_attr attrs[] = {
+        INT_OF(GROUP, 1),
+        {.key = MG_ATTR_PADS, .type = MG_ATTR_TYPE_INTS, .ints = (const int64_t[]){0, 0}, .count = 2}};
+    struct mg_strides in[] = {{{6, 1, 40000}}, {{18, 3, 1}}}, out[] = {{{8 * 69998, 69998, 1}}};
+    struct mg_op_desc op = op_of(MG_OP_CONV, shapes, f32s, 2, attrs, 2);
+    struct mg_prepared *prepared;
+    cr_assert_eq(mg_engine_prepare(&engine, &op, in, out, &prepared, &err), MG_OK, "%s", err.message);
+    cr_expect(strstr(log_.source, "#define F_CONV_Y 1LL") && log_.tensors == 0);
+    mg_prepared_free(prepared);
+}
+
 /* ---- time, memory, streams ---- */
 
 Test(cuda, time_is_between_events)
@@ -595,6 +658,62 @@ Test(cuda, copies_and_waits_go_to_their_streams)
     cr_expect_str_eq(host, "1234567");
     cr_expect_eq(mg_engine_wait(&engine, &err), MG_OK);
     mg_engine_free(&engine, MG_PLACE_DEVICE, device);
+    mg_engine_free(&engine, MG_PLACE_HOST, host);
+}
+
+Test(cuda, others_are_seen_by_the_management_library)
+{
+    char why[128];
+    cr_expect_str_eq(mg_engine_properties(&engine)->uuid, "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f");
+    cr_expect_not(mg_engine_is_busy(&engine, why), "%s", why);
+    log_.pids[0] = (unsigned)getpid();
+    log_.pid_count = 1;
+    cr_expect_not(mg_engine_is_busy(&engine, why), "we are no stranger: %s", why);
+    log_.pids[1] = 1;
+    log_.pid_count = 2;
+    cr_expect(mg_engine_is_busy(&engine, why) && strstr(why, "other processes"), "%s", why);
+    log_.pids[0] = 2;
+    log_.pid_count = 1;
+    cr_expect_not(mg_engine_is_busy(&engine, why), "one unknown, numbered apart, is us: %s", why);
+    log_.percent = 60;
+    cr_expect(mg_engine_is_busy(&engine, why) && strstr(why, "60 %"), "%s", why);
+    log_.left = 0; /* the library knows better than the memory */
+    log_.percent = 0;
+    cr_expect_not(mg_engine_is_busy(&engine, why), "%s", why);
+    cr_expect_eq(log_.sessions, 0);
+}
+
+Test(cuda, without_it_by_the_memory_that_others_use)
+{
+    struct cuda *cuda = engine.detail;
+    char why[128];
+    void *ours;
+    memset(&cuda->calls.nvml, 0, sizeof cuda->calls.nvml);
+    log_.left = (size_t)7 << 30;
+    cr_expect_not(mg_engine_is_busy(&engine, why), "a context takes some: %s", why);
+    log_.left = (size_t)6 << 30;
+    cr_expect(mg_engine_is_busy(&engine, why) && strstr(why, "512 MiB"), "%s", why);
+    cr_assert_eq(mg_engine_alloc(&engine, MG_PLACE_DEVICE, (uint64_t)1 << 30, &ours, &err), MG_OK);
+    cr_expect_not(mg_engine_is_busy(&engine, why), "that was us: %s", why);
+    mg_engine_free(&engine, MG_PLACE_DEVICE, ours);
+    cr_expect(mg_engine_is_busy(&engine, why));
+}
+
+Test(cuda, a_share_of_the_free_memory_is_all_that_is_used)
+{
+    void *first, *second, *host;
+    log_.left = 4000;
+    mg_engine_limit_memory(&engine, 0.25);
+    cr_assert_eq(mg_engine_alloc(&engine, MG_PLACE_DEVICE, 600, &first, &err), MG_OK);
+    cr_expect_eq(mg_engine_alloc(&engine, MG_PLACE_DEVICE, 401, &second, &err), MG_ERR_NOMEM);
+    cr_expect(strstr(err.message, "400"), "%s", err.message);
+    cr_assert_eq(mg_engine_alloc(&engine, MG_PLACE_HOST, 5000, &host, &err), MG_OK, "the host has memory of its own");
+    cr_assert_eq(mg_engine_alloc(&engine, MG_PLACE_DEVICE, 400, &second, &err), MG_OK, "%s", err.message);
+    mg_engine_free(&engine, MG_PLACE_DEVICE, first);
+    cr_assert_eq(mg_engine_alloc(&engine, MG_PLACE_DEVICE, 600, &first, &err), MG_OK,
+                 "what is freed may be used again");
+    mg_engine_free(&engine, MG_PLACE_DEVICE, first);
+    mg_engine_free(&engine, MG_PLACE_DEVICE, second);
     mg_engine_free(&engine, MG_PLACE_HOST, host);
 }
 
