@@ -34,6 +34,8 @@ struct spooled {
     char id[17];
     bool sent; /* its point line is out */
     uint64_t offset, length, crc;
+    double measured_share;
+    bool measured; /* every operator, parts included */
 };
 
 struct run {
@@ -145,14 +147,25 @@ static double measured_share(const struct mg_plan *plan)
     return shares[MG_PRICE_EXACT] + shares[MG_PRICE_NEAR];
 }
 
-static struct mg_front_point as_front_point(const struct mg_point *point)
+/* Does every operator of the plan have a measured price? */
+static bool is_measured(const struct mg_plan *plan)
+{
+    for (size_t i = 0; i < plan->step_count; i++)
+        for (uint32_t k = 0; plan->steps[i].kind == MG_STEP_COMPUTE && k < plan->steps[i].price_count; k++)
+            if (plan->prices[plan->refs[plan->steps[i].price + k]].source < MG_PRICE_NEAR)
+                return false;
+    return true;
+}
+
+/* The point's own plan may be gone: what is asked of it was kept when it was spooled. */
+static struct mg_front_point as_front_point(const struct mg_point *point, const struct spooled *entry)
 {
     struct mg_front_point out = {.latency_s = point->figures.latency_s,
                                  .peak_bytes = point->figures.peak_bytes,
                                  .arena_bytes = point->figures.arena_bytes,
                                  .host_bytes = point->figures.host_bytes,
                                  .techniques = point->techniques,
-                                 .measured_share = measured_share(point->plan)};
+                                 .measured_share = entry->measured_share};
     memcpy(out.id, point->id, sizeof out.id);
     return out;
 }
@@ -193,7 +206,11 @@ static struct spooled *spool(struct run *run, const struct mg_point *point)
     }
     entry = new_spooled(run);
     if (entry && mg_write_all(MG_WORKER_SPOOL, blob, size)) {
-        *entry = (struct spooled){.offset = run->spool_at, .length = size, .crc = crc32(0, blob, (uInt)size)};
+        *entry = (struct spooled){.offset = run->spool_at,
+                                  .length = size,
+                                  .crc = crc32(0, blob, (uInt)size),
+                                  .measured_share = measured_share(point->plan),
+                                  .measured = is_measured(point->plan)};
         memcpy(entry->id, point->id, sizeof entry->id);
         run->spool_at += size;
     } else {
@@ -266,20 +283,11 @@ static void publish_if_due(struct run *run, double time)
         publish(run, false);
 }
 
-/* Does every operator of the plan have a measured price? */
-static bool is_measured(const struct mg_plan *plan)
-{
-    for (size_t i = 0; i < plan->step_count; i++)
-        for (uint32_t k = 0; plan->steps[i].kind == MG_STEP_COMPUTE && k < plan->steps[i].price_count; k++)
-            if (plan->prices[plan->refs[plan->steps[i].price + k]].source < MG_PRICE_NEAR)
-                return false;
-    return true;
-}
-
 static void add_to_front(struct run *run, const struct mg_point *point)
 {
-    if (run->request.require_measured && !is_measured(point->plan))
-        return;
+    const struct spooled *entry = find_spooled(run, point->id);
+    if (run->request.require_measured && !(entry ? entry->measured : point->plan && is_measured(point->plan)))
+        return; /* a plan that is gone and was not spooled was refused when it was reported */
     if (run->count == run->capacity) {
         size_t capacity = run->capacity * 2 + 64;
         struct mg_front_point *larger = realloc(run->front, capacity * sizeof *larger);
@@ -290,9 +298,10 @@ static void add_to_front(struct run *run, const struct mg_point *point)
         run->front = larger;
         run->capacity = capacity;
     }
-    if (!spool(run, point))
+    entry = spool(run, point);
+    if (!entry)
         return;
-    run->front[run->count++] = as_front_point(point);
+    run->front[run->count++] = as_front_point(point, entry);
     run->count = mg_pareto_reduce(run->front, run->count);
     run->changed = true;
 }
@@ -325,10 +334,12 @@ static void on_plan(void *context, const struct mg_point *point)
 {
     struct run *run = context;
     if (run->limits.original_peak == 0) {
-        struct mg_front_point original = as_front_point(point);
+        const struct spooled *entry = spool(run, point);
         set_limits(run, &point->figures);
-        spool(run, point);
-        send_point(run, "original", NULL, &original);
+        if (entry) {
+            struct mg_front_point original = as_front_point(point, entry);
+            send_point(run, "original", NULL, &original);
+        }
     }
     add_to_front(run, point);
     publish_if_due(run, now(NULL));
@@ -341,8 +352,10 @@ static void on_baseline(void *context, const struct mg_baseline_result *baseline
     if (!mg_job_request_wants_baseline(&run->request, baseline->name))
         return;
     for (uint32_t i = 0; i < baseline->point_count; i++) {
-        struct mg_front_point point = as_front_point(&baseline->points[i]);
-        spool(run, &baseline->points[i]);
+        const struct spooled *entry = spool(run, &baseline->points[i]);
+        if (!entry)
+            continue;
+        struct mg_front_point point = as_front_point(&baseline->points[i], entry);
         send_point(run, "point", baseline->name, &point);
     }
     begin_line(&w, "baseline");
