@@ -87,6 +87,8 @@ await checks.check("the form knows the networks, their options and the devices",
     assert.equal(await page.inputValue("[name='zoo.seq_len']"), "512");
     assert.equal(await page.locator("select[name='zoo.variant'] option").count(), 2);
     assert.ok(await page.locator("#device option").count() >= 3);
+    assert.match(await text("#limit-title"), /Limit/);
+    assert.match(await text("[role=radiogroup]"), /at most 10 % longer/);
     await shot("form");
 });
 
@@ -180,11 +182,50 @@ await checks.check("the table chooses too, and says which is chosen", async () =
     await until("two timelines again", async () => await page.locator(".timeline").count() === 2);
 });
 
-await checks.check("a plan is downloaded", async () => {
-    const [download] = await Promise.all([page.waitForEvent("download"), page.click("text=Plan (JSON)")]);
-    const file = join(dir, "plan.json");
+// The chosen plan in that format, as text; a name as people get it.
+async function take(format) {
+    const [download] = await Promise.all([page.waitForEvent("download"), page.click(`[data-format=${format}]`)]);
+    const file = join(dir, download.suggestedFilename());
     await download.saveAs(file);
-    assert.equal(JSON.parse(readFileSync(file, "utf8")).format, "magis-plan/1");
+    return {name: download.suggestedFilename(), text: readFileSync(file, "latin1")};
+}
+
+await checks.check("a plan is downloaded in every format that it can have, and the others say why not", async () => {
+    await page.locator("#front-title").scrollIntoViewIfNeeded();
+    await page.evaluate(() => document.querySelector("#front-title").scrollIntoView({block: "start"}));
+    const hit = await findPoint("micro-batching");
+    await page.mouse.click(hit.x, hit.y);
+    await until("a baseline is chosen", async () => /baseline/.test(await text("#does-title")));
+    const plan = await take("json");
+    assert.equal(JSON.parse(plan.text).format, "magis-plan/1");
+    assert.match(plan.name, /\.json$/);
+    const module = await take("torch");
+    assert.match(module.text, /^def step\(inputs, weights/m);
+    assert.match(module.name, /\.py$/);
+    const advice = await take("checkpoint");
+    assert.match(advice.text, /^# Advice from a plan/);
+    assert.match(advice.name, /\.txt$/);
+    assert.match((await take("dot")).text, /^digraph/);
+    assert.ok(await page.isDisabled("[data-format=onnx]"));
+    const {formats} = await api(`/jobs/${job}/plans/original/formats`);
+    assert.ok((await text("#no-onnx")).includes("the update of"), await text("#no-onnx"));
+    await page.locator("button[data-plan=original]").click();
+    await until("the original says that there is nothing to advise", async () => await page.locator("#no-checkpoint").count() === 1);
+    assert.ok((await text("#no-checkpoint")).includes(formats.find((f) => f.format === "checkpoint").reason));
+});
+
+await checks.check("a plan without training is had as an ONNX model", async () => {
+    const body = JSON.stringify({zoo: {model: "mlp", batch: 64}, device: "rtx3090", budget: {evaluations: 100}});
+    const forward = await (await fetch(`${daemon.url}/optimize?wait=60`, {method: "POST", headers: {"Content-Type": "application/json"}, body})).json();
+    await open(`#/jobs/${forward.id}`);
+    await page.waitForSelector("[data-format=onnx]");
+    assert.match(await text("#plan-why"), /No limit was given: the smallest that takes at most 10 % longer/);
+    const model = await take("onnx");
+    assert.match(model.name, /\.onnx$/);
+    assert.ok(model.text.includes("magisd"), "it names its producer");
+    await open(`#/jobs/${job}`);
+    await page.waitForSelector(".timeline canvas");
+    await page.click("summary:has-text('The same as a table')");
 });
 
 await checks.check("a plan is modelled until an agent has measured it as a whole", async () => {
@@ -199,6 +240,47 @@ await checks.check("a plan is modelled until an agent has measured it as a whole
     assert.equal(measured.plan, await chosen());
     assert.equal(measured.measured.peak_bytes, measured.peak_bytes);
     assert.ok((await text("tr.chosen")).includes(measured.measured.device));
+});
+
+// WCAG's contrast of two colours of the stylesheet.
+function contrasts(pairs) {
+    return page.evaluate((pairs) => {
+        const style = getComputedStyle(document.documentElement);
+        const light = (name) => {
+            const [r, g, b] = style.getPropertyValue(name).trim().match(/[0-9a-f]{2}/gi).map((x) => parseInt(x, 16) / 255)
+                .map((x) => (x <= 0.04045 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4));
+            return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+        };
+        return pairs.map(([a, b, least]) => {
+            const [x, y] = [light(a), light(b)].sort((p, q) => q - p);
+            return {a, b, least, ratio: (x + 0.05) / (y + 0.05)};
+        });
+    }, pairs);
+}
+
+await checks.check("text and edges stand out from their ground, light and dark", async () => {
+    for (const colorScheme of ["light", "dark"]) {
+        await page.emulateMedia({colorScheme});
+        const pairs = [...["--bg", "--card"].flatMap((ground) => ["--text", "--faint", "--accent-strong", "--bad"].map((ink) => [ink, ground, 4.5])),
+            ["--good", "--good-wash", 4.5], ["--bad", "--bad-wash", 4.5], ["--warn", "--warn-wash", 4.5], ["--accent-text", "--accent", 4.5],
+            ["--text", "--grid", 4.5], ["--faint", "--grid", 4.5], ["--edge", "--card", 3], ["--pick", "--card", 3], ["--base1", "--card", 3],
+            ["--base2", "--card", 3], ["--accent", "--card", 3]];
+        const weak = (await contrasts(pairs)).filter(({ratio, least}) => ratio < least);
+        assert.deepEqual(weak, [], colorScheme);
+    }
+    await page.emulateMedia({colorScheme: "light"});
+});
+
+await checks.check("devices: what to do where nothing is measured, and what a run can ask for", async () => {
+    await open("#/devices");
+    await page.waitForSelector("table");
+    assert.equal(await page.title(), "Devices · magisd");
+    assert.match(await text("#main"), /rtx3090[\s\S]*25.8 GB[\s\S]*35.6 TFLOP\/s/);
+    assert.match(await text("#main"), new RegExp(`magisd agent --server ${daemon.url} --device cuda:0`));
+    await page.click("summary:has-text('a processor')");
+    assert.match(await text("#main"), /magisd measure --calibrate --device cpu -o cpu.json\ncurl -X PUT/);
+    await open(`#/jobs/${job}`);
+    await page.waitForSelector(".timeline canvas");
 });
 
 await checks.check("dark by the system, and by the button", async () => {
@@ -219,7 +301,7 @@ await checks.check("dark by the system, and by the button", async () => {
 
 await checks.check("a phone's width needs no sideways scrolling", async () => {
     await page.setViewportSize({width: 360, height: 740});
-    for (const [name, hash, ready] of [["list", "#/", ".runs"], ["form", "#/new", "#model"], ["run", `#/jobs/${job}`, ".timeline canvas"]]) {
+    for (const [name, hash, ready] of [["list", "#/", ".runs"], ["devices", "#/devices", "table"], ["form", "#/new", "#model"], ["run", `#/jobs/${job}`, ".timeline canvas"]]) {
         await open(hash);
         await page.waitForSelector(ready);
         await page.waitForTimeout(300);

@@ -1,24 +1,38 @@
 // Devices and their measured timings: what is covered, how old it is, what is doubted, who measures.
 import {api} from "./api.js";
 import {fill, h} from "./dom.js";
-import {ago, count, percent, time} from "./format.js";
+import {ago, bytes, count, percent, rate, time} from "./format.js";
 import {asProblem, problemCard} from "./problem.js";
 
 const EVERY_MS = 10000;
 const SILENT_MS = 90000; // three heartbeats
 
-const NOTHING_MEASURED = ["Nothing has been measured yet: prices are modelled. On a machine with the device: ",
-    h("code", null, `magisd agent --server ${location.origin} --device cpu`)];
-
 const when = (ms) => (ms > 0 ? ago(new Date(ms).toISOString()) : "never");
+const numeric = (text) => h("td", {class: "num"}, text);
 
-function table(caption, heads, rows, none) {
-    if (!rows.length)
-        return h("section", {class: "card"}, h("h2", null, caption), h("p", null, none));
-    return h("section", {class: "card"}, h("h2", null, caption),
+// heads: names of columns, those of numbers as [name].
+function table(caption, about, heads, rows) {
+    return h("section", {class: "card"}, h("div", {class: "card-head"}, h("h2", null, caption), h("span", {class: "faint"}, about)),
         h("div", {class: "scroll"}, h("table", null,
-            h("thead", null, h("tr", null, heads.map((head) => h("th", {scope: "col"}, head)))),
+            h("thead", null, h("tr", null, heads.map((head) => h("th", {scope: "col", class: Array.isArray(head) ? "num" : null}, head)))),
             h("tbody", null, rows))));
+}
+
+const shell = (text) => h("pre", {tabindex: 0}, text);
+
+// A processor has no profile of its own until one has made it.
+function howToMeasure() {
+    const server = new URL("../", location.href.split("#")[0]).href.replace(/\/$/, "");
+    return h("section", {class: "card stack"}, h("h2", null, "Nothing has been measured yet"),
+        h("p", {class: "words"}, "Times are modelled from the figures in the profiles. An agent beside a device measures what runs "
+            + "want, and from then on their times come from the device itself."),
+        h("div", null, h("p", null, "On a machine with a card of one of the profiles:"),
+            shell(`magisd agent --server ${server} --device cuda:0`)),
+        h("details", null, h("summary", null, "Another card, or a processor"),
+            h("p", null, "Runs can ask for it once it has a profile; this makes one of the processor, called cpu:"),
+            shell(`magisd measure --calibrate --device cpu -o cpu.json\n`
+                + `curl -X PUT ${server}/devices/cpu -H 'content-type: application/json' -d @cpu.json\n`
+                + `magisd agent --server ${server} --device cpu`)));
 }
 
 const software = (key) => Object.entries(key).filter(([name]) => name !== "device").map(([name, value]) => `${name} ${value}`)
@@ -27,59 +41,71 @@ const software = (key) => Object.entries(key).filter(([name]) => name !== "devic
 function classRow(c) {
     const wanted = Math.max(c.wanted, c.operators);
     return h("tr", null,
-        h("td", {title: software(c.key)}, c.device, h("br"), h("code", null, c.id)),
-        h("td", null, `${count(c.operators)} of ${count(wanted)}`, wanted ? ` (${percent(c.operators / wanted, 0)})` : ""),
-        h("td", null, when(c.newest_at)),
-        h("td", null, when(c.oldest_at)),
-        h("td", null, count(c.drifting)),
-        h("td", null, count(c.suspects)),
-        h("td", null, count(c.failures)));
+        h("td", {title: software(c.key)}, c.device, h("small", {class: "faint block"}, h("code", null, c.id))),
+        numeric(`${count(c.operators)} of ${count(wanted)}${wanted ? ` (${percent(c.operators / wanted, 0)})` : ""}`),
+        h("td", null, when(c.newest_at)), h("td", null, when(c.oldest_at)),
+        numeric(count(c.drifting)), numeric(count(c.suspects)), numeric(count(c.failures)));
 }
 
 function agentRow(a) {
     const silent = Date.now() - a.seen_at > SILENT_MS;
     return h("tr", null,
         h("td", null, a.name), h("td", null, a.host), h("td", null, a.class.device),
-        h("td", null, silent ? "silent" : a.state || "alive"), h("td", null, when(a.seen_at)), h("td", null, count(a.rows)));
+        h("td", null, h("span", {class: `badge ${silent ? "dim" : "live"}`}, silent ? "silent" : a.state || "alive")),
+        h("td", null, when(a.seen_at)), numeric(count(a.rows)));
 }
 
 function suspectRow(s) {
     return h("tr", null,
-        h("td", null, s.device), h("td", null, h("code", null, `${s.op} ${s.signature}`)), h("td", null, time(s.median_s)),
+        h("td", null, s.device), h("td", {class: "name"}, `${s.op} ${s.signature}`), numeric(time(s.median_s)),
         h("td", null, s.agent), h("td", null, when(s.at)));
 }
 
 function profileRow(d) {
-    return h("tr", null, h("td", null, d.name), h("td", null, d.source), h("td", null, (d.profile.gpu_names ?? []).join(", ")));
+    const {peak_flops: peak = {}, mem_bw: bandwidth, gpu_names: names = []} = d.profile;
+    return h("tr", null, h("td", null, h("strong", null, d.name), h("small", {class: "faint block"}, d.source)),
+        h("td", null, names.join(", ") || "–"), numeric(bytes(d.memory_bytes)), numeric(rate(peak.f32, "FLOP/s")),
+        numeric(rate(peak.bf16, "FLOP/s")), numeric(rate(bandwidth, "B/s")));
 }
 
-function draw(into, devices, agents, suspects) {
-    fill(into,
-        h("h1", null, "Devices and timings"),
-        table("Measured", ["Class of devices", "Operators measured", "Newest", "Oldest", "Drifting", "Suspect", "Not measurable"],
-            devices.classes.map(classRow), NOTHING_MEASURED),
-        table("Agents", ["Agent", "Host", "Device", "State", "Seen", "Timings"], agents.agents.map(agentRow), "No agent has come yet."),
-        table("Suspects", ["Device", "Operator", "Time", "Agent", "Measured"], suspects.timings.map(suspectRow),
-            "No timing waits for somebody to agree."),
-        table("Profiles", ["Profile", "From", "Used for devices named"], devices.devices.map(profileRow), ""));
+const heading = () => h("div", {class: "page-head"}, h("h1", null, "Devices and timings"));
+
+function draw(into, {devices, classes}, {agents}, {timings: suspects}) {
+    const measured = classes.some((c) => c.rows > 0 || c.wanted > 0);
+    fill(into, heading(),
+        measured ? table("Measured", "Devices whose timings are known", ["Class of devices", ["Operators measured"], "Newest", "Oldest",
+            ["Drifting"], ["Suspect"], ["Not measurable"]], classes.map(classRow)) : howToMeasure(),
+        agents.length ? table("Agents", "Who measures", ["Agent", "Host", "Device", "State", "Seen", ["Timings"]], agents.map(agentRow)) : null,
+        suspects.length ? table("Suspects", "They wait until another agent, or the same on another day, agrees",
+            ["Device", "Operator", ["Time"], "Agent", "Measured"], suspects.map(suspectRow)) : null,
+        table("Profiles", "What a run can ask for", ["Profile", "Devices of this name", ["Memory"], ["f32"], ["bf16"], ["Bandwidth"]],
+            devices.map(profileRow)),
+        measured && !agents.length ? h("p", {class: "faint"}, "No agent has come yet.") : null);
 }
 
 export function showDevices(main) {
-    const into = h("div", {class: "page stack"});
+    const into = h("div", {class: "page stack"}, heading(), h("p", {class: "faint"}, "Loading…"));
     let timer = null;
     let left = false;
+    let seen = "";
     const load = async () => {
         try {
             const parts = await Promise.all([api("/devices"), api("/agents"), api("/timings?suspect=true&limit=50")]);
-            if (!left)
+            const text = JSON.stringify(parts);
+            const reading = into.contains(document.activeElement) || into.querySelector("details[open]");
+            if (!left && (text !== seen && !(seen && reading))) {
                 draw(into, ...parts);
+                seen = text;
+            }
         } catch (error) {
             if (!left)
-                fill(into, h("h1", null, "Devices and timings"), problemCard(asProblem(error)));
+                fill(into, heading(), problemCard(asProblem(error)));
+            seen = "";
         }
         if (!left)
             timer = setTimeout(load, EVERY_MS);
     };
+    document.title = "Devices · magisd";
     main.append(into);
     load();
     return () => {

@@ -118,11 +118,12 @@ function networkCard(networks, chosen, form) {
 // ---- where and how far ----
 
 const LIMITS = [
-    ["none", "None: show the whole range", null],
-    ["memory_bytes", "The memory of a card", ["GB", "", "1 GB = 10⁹ bytes; what the driver and libraries keep for themselves is taken off", "0.1"]],
-    ["memory_ratio", "A share of the original's peak", ["%", "50", "50 % means half of what an eager framework needs", "1"]],
-    ["latency_ratio", "Time: at most this much more", ["%", "10", "10 % means steps that take at most 1.10 times as long", "0.5"]],
+    ["none", "No limit: find the whole range of memory against time", null],
+    ["memory_bytes", "It has to fit the memory of a card", ["GB", "", "1 GB = 10⁹ bytes; what the driver and libraries keep for themselves is taken off", "0.1"]],
+    ["memory_ratio", "At most a share of the memory it needs now", ["%", "50", "50 % means half of what an eager framework needs", "1"]],
+    ["latency_ratio", "At most so much more time for a step", ["%", "10", "10 % means steps that take at most 1.10 times as long", "0.5"]],
 ];
+const NO_LIMIT = "Of the range, the smallest plan that takes at most 10 % longer is shown first: little enough that few would mind.";
 
 function limitCard(devices) {
     const device = h("select", {name: "device", id: "device", onchange: () => suggest()}, devices.map((d) =>
@@ -130,8 +131,10 @@ function limitCard(devices) {
     const amount = h("input", {name: "amount", type: "number", min: 0, step: "any"});
     const unit = h("span", {class: "unit"});
     const hint = h("small", {class: "faint"});
-    const box = h("label", {class: "field", hidden: true, "data-pointer": "/limit"}, h("span", null, "Limit"),
+    const box = h("label", {class: "field inset", hidden: true, "data-pointer": "/limit"}, h("span", {class: "sr"}, "Limit"),
         h("span", {class: "with-unit"}, amount, unit), hint);
+    const none = h("small", {class: "faint inset"}, NO_LIMIT);
+    const choices = h("div", {class: "choices column", role: "radiogroup", "aria-labelledby": "limit-title"});
     let kind = "none";
     const suggest = () => {
         const memory = devices.find((d) => d.name === device.value)?.memory_bytes;
@@ -142,16 +145,19 @@ function limitCard(devices) {
         kind = event.target.value;
         const about = LIMITS.find(([value]) => value === kind)[2];
         box.hidden = !about;
+        none.hidden = !box.hidden;
+        event.target.closest("label").after(about ? box : none);
         amount.required = !!about;
         if (!about)
             return;
         [unit.textContent, amount.value, hint.textContent] = about;
         suggest();
     };
+    fill(choices, LIMITS.map(([value, label], i) => radio("limit", value, label, i === 0, pick)), box);
+    choices.firstChild.after(none);
     return h("fieldset", {class: "card"}, h("legend", null, "Device and limit"),
-        field("Device", device, null, "/device"),
-        h("div", {class: "choices column", role: "radiogroup", "aria-label": "Limit"},
-            LIMITS.map(([value, label], i) => radio("limit", value, label, i === 0, pick))), box);
+        field("Device", device, "Whose times are predicted, and whose memory is meant", "/device"),
+        h("div", {class: "stack tight"}, h("h3", {id: "limit-title"}, "Limit"), choices));
 }
 
 function budgetCard() {

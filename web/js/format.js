@@ -18,6 +18,19 @@ export function bytes(n) {
     return `${n < 0 ? "−" : ""}${unit === 0 ? value.toFixed(0) : threeDigits(value)} ${UNITS[unit]}`;
 }
 
+// 35.6e12 FLOP/s is "35.6 TFLOP/s".
+export function rate(n, unit) {
+    if (!n)
+        return "–";
+    const prefixes = ["", "k", "M", "G", "T", "P"];
+    let at = 0;
+    while (n >= 999.5 && at < prefixes.length - 1) {
+        n /= 1000;
+        at++;
+    }
+    return `${threeDigits(n)} ${prefixes[at]}${unit}`;
+}
+
 // For an axis: one unit for all its ticks, no more digits than their step asks for.
 function digitsFor(ticks, scale) {
     const step = ticks.length > 1 ? Math.abs(ticks[1] - ticks[0]) * scale : 1;

@@ -28,15 +28,15 @@ function row(job) {
     const href = `#/jobs/${job.id}`;
     return h("tr", {onclick: (event) => event.target.closest("a, button") || (location.hash = href)},
         h("td", {class: "run"}, h("a", {href}, titleOf(job)),
-            h("span", {class: "faint"}, job.name && job.network ? `${job.network} · ${job.id}` : job.id), " ", labelChips(job)),
-        h("td", {"data-label": "State"}, stateBadge(job), progressOf(job)),
+            h("span", {class: "sub"}, h("span", {class: "faint"}, job.name && job.network ? `${job.network} · ${job.id}` : job.id), labelChips(job))),
+        h("td", {class: "state"}, stateBadge(job), progressOf(job)),
         h("td", {"data-label": "Device"}, job.device ?? "–"),
         h("td", {class: "num", "data-label": "Original"}, bytes(job.original?.peak_bytes)),
         h("td", {class: "num", "data-label": "Best peak"}, h("strong", null, bytes(job.best?.peak_bytes))),
         h("td", {"data-label": "Memory"}, saving(job)),
         h("td", {class: "num", "data-label": "Step time"}, job.best ? change(job.best.latency_ratio) : "–"),
-        h("td", {class: "faint", "data-label": "Created", title: moment(job.created_at)}, ago(job.created_at),
-            job.progress?.elapsed_s ? h("small", null, `${time(job.progress.elapsed_s)} of search`) : null));
+        h("td", {class: "faint", "data-label": "Created", title: moment(job.created_at)}, h("span", {class: "created"}, ago(job.created_at),
+            job.progress?.elapsed_s ? h("small", null, `${time(job.progress.elapsed_s)} of search`) : null)));
 }
 
 function table(jobs) {

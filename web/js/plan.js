@@ -1,7 +1,8 @@
 // The chosen plan beside the original: timelines, what holds memory at the peak, what the plan does.
-import {api, address, download, token} from "./api.js";
-import {fill, h, icon, toast} from "./dom.js";
-import {bytes, change, plural, time} from "./format.js";
+import {api} from "./api.js";
+import {downloads} from "./downloads.js";
+import {fill, h, toast} from "./dom.js";
+import {bytes, change, count, plural, time} from "./format.js";
 import {asProblem, problemCard} from "./problem.js";
 import {KIND_COLOURS, TimelineChart} from "./timeline_chart.js";
 import {momentsOf, total} from "./timeline_data.js";
@@ -79,7 +80,7 @@ function limitedTable(heads, rows, empty) {
 function regionRows(regions, batch) {
     return regions.map((r) => h("tr", null,
         h("td", null, r.parent === null ? `region ${r.id + 1}` : `region ${r.id + 1}, in ${r.parent + 1}`),
-        h("td", {class: "num"}, r.operators),
+        h("td", {class: "num"}, count(r.operators)),
         h("td", null, `${axisWords(r, batch)} (${r.length})`),
         h("td", {class: "num"}, r.parts),
         h("td", {class: "name"}, r.first === r.last ? r.first : `${r.first} … ${r.last}`)));
@@ -103,26 +104,6 @@ function doesCard(timeline, batch) {
     return present.map(([title, n, draw], i) => h("details", {open: i === 0}, h("summary", null, `${title} (${n})`), draw()));
 }
 
-function downloads(id, point) {
-    // What may be refused is fetched here, so that the reason can be said.
-    const file = (format, label, refusable = false) => {
-        const path = `/jobs/${id}/plans/${point.plan}?format=${format}`;
-        const name = `${id}-${point.plan}.${format}`;
-        return h("a", {class: "button", href: address(path), download: name, onclick: async (event) => {
-            if (!token.get() && !refusable)
-                return;
-            event.preventDefault();
-            try {
-                await download(path, name);
-            } catch (error) {
-                toast(error.detail ?? String(error), true);
-            }
-        }}, icon("down"), label);
-    };
-    return point.plan ? h("div", {class: "row"}, file("json", "Plan (JSON)"), file("dot", "Graph (DOT)"),
-        file("onnx", "Model (ONNX)", true)) : null;
-}
-
 // ---- together ----
 
 export class PlanView {
@@ -137,15 +118,17 @@ export class PlanView {
             this.draw(...this.drawn);
     }
 
-    timeline(plan) {
-        if (!this.cache.has(plan)) {
-            if (this.cache.size > 12)
-                this.cache.delete([...this.cache.keys()].find((key) => key !== "original"));
-            const answer = api(`/jobs/${this.id}/plans/${plan}/timeline`, {signal: this.stop.signal});
-            answer.catch(() => this.cache.delete(plan));
-            this.cache.set(plan, answer);
+    // What the daemon tells of a plan, "timeline" or "formats"; the last ones are kept.
+    about(plan, what) {
+        const path = `/jobs/${this.id}/plans/${plan}/${what}`;
+        if (!this.cache.has(path)) {
+            if (this.cache.size > 24)
+                this.cache.delete([...this.cache.keys()].find((key) => !key.includes("/original/")));
+            const answer = api(path, {signal: this.stop.signal});
+            answer.catch(() => this.cache.delete(path));
+            this.cache.set(path, answer);
         }
-        return this.cache.get(plan);
+        return this.cache.get(path);
     }
 
     async show(point, series) {
@@ -156,9 +139,10 @@ export class PlanView {
         this.shown = point.plan;
         this.box.setAttribute("aria-busy", "true");
         try {
-            const [original, chosen] = await Promise.all([this.timeline("original"), this.timeline(point.plan)]);
+            const [original, chosen, {formats}] = await Promise.all([this.about("original", "timeline"),
+                this.about(point.plan, "timeline"), this.about(point.plan, "formats")]);
             if (this.shown === point.plan)
-                this.draw(point, series, original, chosen);
+                this.draw(point, series, original, chosen, formats);
         } catch (error) {
             if (this.stop.signal.aborted || this.shown !== point.plan)
                 return;
@@ -183,8 +167,8 @@ export class PlanView {
         this.charts = [];
     }
 
-    draw(point, series, original, chosen) {
-        this.drawn = [point, series, original, chosen];
+    draw(point, series, original, chosen, formats) {
+        this.drawn = [point, series, original, chosen, formats];
         this.clear();
         const isOriginal = point.plan === "original";
         const before = panel("As it is", original, `${bytes(original.peak_bytes)} · ${time(original.latency_s)}`);
@@ -194,24 +178,31 @@ export class PlanView {
         // One scale of time for both, unless that would squeeze the shorter one into a corner.
         const both = Math.max(original.latency_s, chosen.latency_s);
         const topTime = (timeline) => (both <= MOST_STRETCH * timeline.latency_s ? both : timeline.latency_s);
-        fill(this.box, this.summary(point, series, chosen, isOriginal),
+        fill(this.box, this.summary(point, series, chosen, formats, isOriginal),
             h("div", {class: after ? "columns even" : ""}, before.card, after?.card));
         this.charts.push(new TimelineChart(before.box, {title: "the original", timeline: original, topBytes, topTime: topTime(original)}));
         if (after)
             this.charts.push(new TimelineChart(after.box, {title: "the chosen plan", timeline: chosen, topBytes, topTime: topTime(chosen)}));
     }
 
-    summary(point, series, chosen, isOriginal) {
+    summary(point, series, chosen, formats, isOriginal) {
         const figures = isOriginal ? "The network as it is"
             : `${bytes(point.peak_bytes)} (${change(point.memory_ratio)}), ${time(point.latency_s)} a step (${change(point.latency_ratio)})`;
         return h("section", {class: "card does", "aria-labelledby": "does-title"},
             h("div", {class: "card-head"}, h("h2", {id: "does-title"}, series ? "The chosen baseline" : isOriginal ? "The original" : "The chosen plan"),
-                downloads(this.id, point)),
+                this.why = this.whyLine(point)),
             h("p", {class: "figures"}, h("strong", null, figures),
                 isOriginal ? null : h("span", {class: "faint"}, ` · arena ${bytes(point.arena_bytes)}`)),
             h("p", {id: "plan-words"}, isOriginal ? "Every operator once, in the order of the graph, each value freed after its last reader: "
                 + "what an eager framework does." : planWords(chosen, this.batch, point.memory_ratio < 1)),
-            this.basis = this.basisLine(point), isOriginal ? null : doesCard(chosen, this.batch));
+            this.basis = this.basisLine(point),
+            downloads(this.id, point.plan, formats),
+            isOriginal ? null : doesCard(chosen, this.batch));
+    }
+
+    // Why this plan is shown, where nobody chose it.
+    whyLine(point) {
+        return h("span", {class: "faint", id: "plan-why"}, point.why ?? "");
     }
 
     // Modelled, priced or measured; and a button that asks for more.
@@ -235,9 +226,10 @@ export class PlanView {
     drawBasis(point) {
         if (!this.basis?.isConnected)
             return;
-        const line = this.basisLine(point);
-        this.basis.replaceWith(line);
-        this.basis = line;
+        for (const [name, line] of [["basis", this.basisLine(point)], ["why", this.whyLine(point)]]) {
+            this[name].replaceWith(line);
+            this[name] = line;
+        }
         this.drawn[0] = point;
     }
 

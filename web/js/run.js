@@ -87,6 +87,18 @@ function limitsOf(job, request) {
     return {peak, latency};
 }
 
+// Why the plan that is shown at first is the best one: by the limit, or where there was none.
+function whyBest(request, outcome) {
+    const limit = request?.limit ?? {};
+    if (outcome === "not_met" || outcome === "infeasible")
+        return "The nearest to the limit that was found";
+    if (limit.memory_bytes || limit.memory_ratio)
+        return "The fastest within the limit";
+    if (limit.latency_ratio || limit.latency_s)
+        return "The smallest within the limit";
+    return "No limit was given: the smallest that takes at most 10 % longer";
+}
+
 // The request as one would post it from a shell.
 function requestCard(request) {
     const {graph, ...rest} = request;
@@ -237,10 +249,12 @@ class RunPage {
         const original = series === "original";
         const plan = original ? "original" : point.plan;
         const name = series === "front" || original ? null : series;
+        const isBest = series === "front" && plan === (this.pareto.best ?? this.job.best?.plan);
+        const why = isBest ? whyBest(this.request, this.job.outcome) : null;
         this.choice = {...point, plan};
         this.series = series;
         this.chart.choose(original ? {...point, plan, latency_ratio: 1, memory_ratio: 1} : point, series);
-        this.plan.show({...point, plan, latency_ratio: point.latency_ratio ?? 1, memory_ratio: point.memory_ratio ?? 1}, name);
+        this.plan.show({...point, plan, why, latency_ratio: point.latency_ratio ?? 1, memory_ratio: point.memory_ratio ?? 1}, name);
         this.drawTable();
     }
 
