@@ -1,6 +1,7 @@
 """Steps with optimizers, captured and run by their plans: parameters, optimizer state and step counters are those of the
 plain step, over several steps. Left out, loudly, where there is no PyTorch (make deps-torch)."""
 import copy
+from typing import NamedTuple
 
 from libsteps import plans_of
 from libe2e import Tests
@@ -61,9 +62,13 @@ OPTIMIZERS = {
 }
 
 
+COLD = ("sgd", "nesterov", "adam", "adam, tensors at once", "adamw", "adamw, amsgrad")
+
+
 def test_optimizers(t):
-    for name, make in OPTIMIZERS.items():
-        training = Training(make)
+    for name, warm in [(name, True) for name in OPTIMIZERS] + [(name, False) for name in COLD]:
+        training = Training(OPTIMIZERS[name], warm)
+        name += "" if warm else ", before its first step"
         captured = magis_capture.capture(training.step, *DATA, name="step")
         tensors = sum(isinstance(value, torch.Tensor) for state in training.optimizer.state.values()
                       for value in state.values())
@@ -79,7 +84,7 @@ def test_optimizers(t):
                      for key in want if key in got))
         t.check(name + ": the same after %d steps" % STEPS, worst[0] < 1e-5, worst)
         steps = [key for key in want if key.endswith(".step")]
-        t.check(name + ": steps are counted", all(got[key] == STEPS + 1 for key in steps), [got[key] for key in steps])
+        t.check(name + ": steps are counted", all(got[key] == STEPS + warm for key in steps), [got[key] for key in steps])
 
 
 def refused(t, what, words, function):
@@ -91,10 +96,12 @@ def refused(t, what, words, function):
 
 
 def test_refusals(t):
-    cold = Training(OPTIMIZERS["adam"], warm=False)
-    refused(t, "state that is not there yet", "let the step run once",
-            lambda: magis_capture.capture(cold.step, *DATA))
-    t.check("nothing is left of that", not cold.optimizer.state and not cold.optimizer.param_groups[0]["differentiable"])
+    for name in ("momentum", "rmsprop"):
+        cold = Training(OPTIMIZERS[name], warm=False)
+        refused(t, name + ": state that is not there yet", "let the step run once",
+                lambda: magis_capture.capture(cold.step, *DATA))
+        t.check(name + ": nothing is left of that",
+                not any(cold.optimizer.state.values()) and not cold.optimizer.param_groups[0]["differentiable"])
     numbers = Training(lambda p: torch.optim.Adagrad(p, 0.01))
     refused(t, "counters that are read as numbers are named by line", "torch_optimizers.py:",
             lambda: magis_capture.capture(numbers.step, *DATA))
@@ -105,6 +112,36 @@ def test_refusals(t):
     refused(t, "another learning rate", "settings have changed", lambda: planned(*DATA))
 
 
+class Batch(NamedTuple):
+    x: torch.Tensor
+    y: torch.Tensor
+
+
+HELD = {"x": DATA[0]}
+LISTED, NAMED = [DATA[1]], Batch(*DATA)
+
+
+def test_surroundings(t):
+    """Tensors that a step reads by name are its inputs, wherever they are held; what held them is as it was."""
+    training, (x, y) = Training(OPTIMIZERS["sgd"]), DATA
+    pair = (x, y)
+    steps = {
+        "globals": (lambda: training.step(DATA[0], LISTED[0]), 2),
+        "a dictionary": (lambda: training.step(HELD["x"], y), 2),
+        "a closure": (lambda: training.step(x, y), 2),
+        "a tuple": (lambda: training.step(*pair), 2),
+        "a named tuple": (lambda: training.step(NAMED.x, NAMED.y), 2),
+    }
+    for name, (step, count) in steps.items():
+        dump = magis_capture.capture(step, name="step").dump
+        inputs = [node for node in dump["nodes"] if node.get("kind") == "input"]
+        t.equal(name + ": inputs", len(inputs), count)
+        t.check(name + ": held as before", pair[0] is x and HELD["x"] is x and LISTED[0] is y and NAMED.x is x and DATA[1] is y)
+        planned = magis_apply.load(plans_of(dump)[1][0])(step)
+        want, got = training.run(lambda *unused: step()), training.run(lambda *unused: planned())
+        t.check(name + ": the same by plan", all(torch.allclose(got[key], want[key], atol=1e-6) for key in want))
+
+
 tests = Tests()
-tests.run(test_optimizers, test_refusals)
+tests.run(test_optimizers, test_refusals, test_surroundings)
 tests.end()

@@ -71,6 +71,33 @@ def _traceable_adamw():
         ADAMW.adamw = before
 
 
+def _zeros(*keys):
+    return lambda tensor: {key: torch.zeros_like(tensor, memory_format=torch.preserve_format) for key in keys}
+
+
+def _adam_state(group):
+    step = torch.zeros((1,)) if group.get("capturable") else torch.tensor(0.0)
+    make = _zeros("exp_avg", "exp_avg_sq", *(["max_exp_avg_sq"] if group["amsgrad"] else []))
+    return lambda tensor: dict(make(tensor), step=step.clone().to(tensor.device if group.get("capturable") else "cpu"))
+
+
+def _sgd_state(group):
+    """A first step copies the gradient into the buffer: what a buffer of zeros gives, unless gradients are damped."""
+    return _zeros("momentum_buffer") if group["momentum"] and not group["dampening"] else None
+
+
+FIRST_STATE = {torch.optim.Adam: _adam_state, torch.optim.AdamW: _adam_state, torch.optim.SGD: _sgd_state}
+
+
+def _begin(optimizer):
+    """Makes the state that the optimizer's first step would make, so that the step need not have run before."""
+    for group in optimizer.param_groups:
+        make = FIRST_STATE[type(optimizer)](group) if type(optimizer) in FIRST_STATE else None
+        for tensor in group["params"]:
+            if make and tensor.requires_grad and not any(v is not None for v in optimizer.state.get(tensor, {}).values()):
+                optimizer.state[tensor].update(make(tensor.detach()))
+
+
 def _names_in(code):
     names = set(code.co_names) | set(code.co_freevars)
     for constant in code.co_consts:
@@ -79,11 +106,40 @@ def _names_in(code):
     return names
 
 
+class _Cell:
+    """A variable of an enclosing function, as a table of one entry."""
+
+    def __init__(self, cell):
+        self.cell = cell
+
+    def __getitem__(self, key):
+        return self.cell.cell_contents
+
+    def __setitem__(self, key, value):
+        self.cell.cell_contents = value
+
+
+class _Parts:
+    """The parts of a tuple: the table that holds it gets another tuple."""
+
+    def __init__(self, table, key):
+        self.table, self.key = table, key
+
+    def __getitem__(self, index):
+        return self.table[self.key][index]
+
+    def __setitem__(self, index, value):
+        whole = self.table[self.key]
+        parts = whole[:index] + (value,) + whole[index + 1:]
+        self.table[self.key] = whole._make(parts) if hasattr(whole, "_make") else parts
+
+
 def _surroundings(function, seen=None):
-    """(name, object) of all that a function can reach by name: closure, globals, `self`, functions it calls."""
+    """(name, table, key) of all that a function can reach by name, which table[key] is: closure, globals, `self`,
+    functions it calls."""
     seen = set() if seen is None else seen
     if isinstance(function, types.MethodType):
-        yield "self", function.__self__
+        yield "self", {"self": function.__self__}, "self"
         function = function.__func__
     function = getattr(function, "__wrapped__", function)
     code = getattr(function, "__code__", None)
@@ -93,15 +149,17 @@ def _surroundings(function, seen=None):
     found = {}
     for name, cell in zip(code.co_freevars, function.__closure__ or ()):
         with contextlib.suppress(ValueError):  # an empty cell
-            found[name] = cell.cell_contents
+            cell.cell_contents
+            found[name] = _Cell(cell)
     for name in sorted(_names_in(code)):
         if name in function.__globals__:
-            found.setdefault(name, function.__globals__[name])
-    for name, value in found.items():
+            found.setdefault(name, function.__globals__)
+    for name, table in found.items():
+        value = table[name]
         if isinstance(value, (types.FunctionType, types.MethodType)) and value.__module__ == function.__module__:
             yield from _surroundings(value, seen)
         else:
-            yield name, value
+            yield name, table, name
 
 
 class _State:
@@ -115,35 +173,40 @@ class _State:
         self._seen = {}
         tensors = []
         leaves, self.arg_spec = pytree.tree_flatten(args)
-        things = [("", leaf) for leaf in leaves] + list(_surroundings(step))
-        for name, thing in things:
-            for name, thing in self._inside(name, thing):
+        for name, table, key in [("", leaves, i) for i in range(len(leaves))] + list(_surroundings(step)):
+            for name, table, key in self._inside(name, table, key):
+                thing = table[key]
                 if isinstance(thing, torch.nn.Module):
                     self._add_module(name, thing)
                 elif isinstance(thing, torch.optim.Optimizer):
                     self.optimizers.append((name, thing))
                 elif isinstance(thing, torch.Tensor):
-                    tensors.append((name, thing))
+                    tensors.append((name, thing, table, key))
         for name, optimizer in self.optimizers:
+            _begin(optimizer)
             self._add_optimizer(name, optimizer)
         self.leaves = list(leaves)
         for i, leaf in enumerate(leaves):
             if isinstance(leaf, torch.Tensor):
                 self._add("input", "input.%d" % i, leaf, lambda i=i: self.leaves[i],
                           lambda value, i=i: self.leaves.__setitem__(i, value))
-        for name, tensor in tensors:
-            self._add_free_tensor(name, tensor)
+        for name, tensor, table, key in tensors:
+            self._add("weight" if tensor.requires_grad else "input", name, tensor, lambda table=table, key=key: table[key],
+                      lambda value, table=table, key=key: table.__setitem__(key, value))
 
     @staticmethod
-    def _inside(name, thing):
-        if isinstance(thing, (list, tuple)) and len(thing) < 64:
-            return [("%s.%d" % (name, i), part) for i, part in enumerate(thing)]
+    def _inside(name, table, key):
+        thing = table[key]
+        if isinstance(thing, tuple) and len(thing) < 64:
+            return [("%s.%d" % (name, i), _Parts(table, key), i) for i in range(len(thing))]
+        if isinstance(thing, list) and len(thing) < 64:
+            return [("%s.%d" % (name, i), thing, i) for i in range(len(thing))]
         if isinstance(thing, dict) and len(thing) < 64:
-            return [("%s.%s" % (name, key), part) for key, part in thing.items()]
+            return [("%s.%s" % (name, part), thing, part) for part in thing]
         plain = type(thing).__module__.split(".")[0] not in ("torch", "builtins") and hasattr(thing, "__dict__")
         if plain and not isinstance(thing, (torch.nn.Module, torch.optim.Optimizer, type, types.ModuleType)):
-            return [("%s.%s" % (name, key), part) for key, part in vars(thing).items()]
-        return [(name, thing)]
+            return [("%s.%s" % (name, part), vars(thing), part) for part in vars(thing)]
+        return [(name, table, key)]
 
     def _add(self, kind, path, tensor, get, put):
         if id(tensor) in self._seen:
@@ -179,10 +242,6 @@ class _State:
                         table = optimizer.state[tensor]
                         self._add("state", "%s.%s" % (path, key), state, lambda table=table, key=key: table[key],
                                   lambda value, table=table, key=key: table.__setitem__(key, value))
-
-    def _add_free_tensor(self, name, tensor):
-        """A tensor of the surroundings that belongs to no module: it cannot be put elsewhere, only read and written."""
-        self._add("weight" if tensor.requires_grad else "input", name, tensor, lambda: tensor, lambda value: None)
 
     def settings(self):
         """What optimizers compute with beside tensors: learning rates and the like, which a trace holds as numbers."""
