@@ -4,11 +4,30 @@
 #include "search/microbatch.h"
 #include "search/sublinear.h"
 
+/* Of the seconds of a search, so that most are left for what people do not do. */
+static const double SUBLINEAR_SHARE = 1.0 / 6, SHARE = 1.0 / 3;
+
+static bool goes_on(struct mg_searcher *s, double share)
+{
+    const struct mg_observer *o = s->observer;
+    double most = s->options->max_seconds;
+    return mg_searcher_has_time(s) && (most <= 0 || o->now(o->context) - s->started < share * most);
+}
+
+static void explain(struct mg_searcher *s, double share, struct mg_baseline_result *out)
+{
+    if (out->point_count == 0 && !goes_on(s, share))
+        out->not_applicable = "there was no time for it";
+}
+
 static void microbatch_baseline(struct mg_searcher *s, struct mg_baseline_result *out)
 {
     struct mg_region region;
     struct mg_error why;
     out->name = "microbatch";
+    explain(s, SHARE, out);
+    if (out->not_applicable)
+        return;
     if (!mg_microbatch_region(s, &region, &why)) {
         out->not_applicable = mg_arena_strdup(s->arena, why.message);
         return;
@@ -17,7 +36,7 @@ static void microbatch_baseline(struct mg_searcher *s, struct mg_baseline_result
     struct mg_list list = mg_list_new(s->arena, s->pool.capacity);
     out->points = MG_NEW_ARRAY(s->arena, struct mg_point, n);
     s->hand = MG_NEW_ARRAY(s->arena, struct mg_cost, n);
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n && goes_on(s, SHARE); i++) {
         region.parts = counts[i];
         const struct mg_scheme *scheme = mg_searcher_scheme(s, &region, 1, &why);
         struct mg_error err;
@@ -33,6 +52,7 @@ static void microbatch_baseline(struct mg_searcher *s, struct mg_baseline_result
             s->hand[s->hand_count++] = cost;
         }
     }
+    explain(s, SHARE, out);
     mg_front_sort(out->points, out->point_count);
 }
 
@@ -66,13 +86,14 @@ static void sublinear_baseline(struct mg_searcher *s, struct mg_baseline_result 
         out->not_applicable = "the graph has no backward pass";
         return;
     }
-    uint32_t n = mg_sublinear_budgets(s, &list, budget);
+    uint32_t n = goes_on(s, SUBLINEAR_SHARE) ? mg_sublinear_budgets(s, &list, budget) : 0;
     out->points = MG_NEW_ARRAY(s->arena, struct mg_point, n + 1);
-    for (uint32_t i = 0; i < n; i++)
+    for (uint32_t i = 0; i < n && goes_on(s, SUBLINEAR_SHARE); i++)
         if (mg_sublinear_segments(s, budget[i], &list, NULL, NULL))
             add_point(s, out, &list);
-    if (mg_sublinear_cheap(s, &list))
+    if (goes_on(s, SUBLINEAR_SHARE) && mg_sublinear_cheap(s, &list))
         add_point(s, out, &list);
+    explain(s, SUBLINEAR_SHARE, out);
     mg_front_sort(out->points, out->point_count);
     keep_pareto(out);
 }

@@ -70,7 +70,7 @@ static void add_plain_seed(struct improver *m, const struct mg_scheme *const *sc
     uint32_t first = m->seeds;
     for (uint32_t v = 0; v < s->variant_count; v++) {
         struct mg_error why;
-        if (!schemes[v])
+        if (!schemes[v] || s->stop)
             continue;
         mg_searcher_enter(s, schemes[v]->p);
         if (mg_list_from_scheme(s->p, schemes[v], NULL, s->scratch, &m->list, &why) == MG_OK)
@@ -91,12 +91,13 @@ static void add_microbatch_seeds(struct improver *m)
     struct mg_error why;
     uint32_t counts[MG_PARTS_MAX], n = 0;
     bool splits[MG_VARIANTS_MAX] = {false};
-    for (uint32_t v = 0; v < s->variant_count && s->options->techniques & MG_TECHNIQUE_FISSION; v++) {
+    bool wanted = (s->options->techniques & MG_TECHNIQUE_FISSION) != 0;
+    for (uint32_t v = 0; v < s->variant_count && wanted && mg_searcher_look(s); v++) {
         mg_searcher_enter(s, s->variants[v].p);
         splits[v] = mg_microbatch_region(s, &region[v], &why);
         n = splits[v] ? mg_part_counts(region[v].length, counts) : n;
     }
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n && mg_searcher_look(s); i++) {
         const struct mg_scheme *schemes[MG_VARIANTS_MAX] = {NULL};
         for (uint32_t v = 0; v < s->variant_count; v++) {
             if (!splits[v])
@@ -114,14 +115,14 @@ static void add_sublinear_seeds(struct improver *m, const struct mg_scheme *none
 {
     struct mg_searcher *s = m->s;
     uint64_t budget[MG_SUBLINEAR_BUDGETS];
-    if (!(s->options->techniques & MG_TECHNIQUE_REMAT))
+    if (!(s->options->techniques & MG_TECHNIQUE_REMAT) || !mg_searcher_look(s))
         return;
     mg_searcher_enter(s, none->p);
     uint32_t n = mg_sublinear_budgets(s, &m->spare, budget);
-    for (uint32_t i = 0; i < n; i++)
+    for (uint32_t i = 0; i < n && mg_searcher_look(s); i++)
         if (mg_sublinear_segments(s, budget[i], &m->list, NULL, NULL))
             add_seed(m, none);
-    if (n && mg_sublinear_cheap(s, &m->list))
+    if (n && !s->stop && mg_sublinear_cheap(s, &m->list))
         add_seed(m, none);
 }
 

@@ -165,7 +165,7 @@ bool mg_restore(struct mg_searcher *s, const struct mg_plan *plan, const struct 
 uint32_t mg_restore_starts(struct mg_searcher *s, struct mg_list *list)
 {
     uint32_t restored = 0;
-    for (uint32_t i = 0; i < s->options->start_count; i++) {
+    for (uint32_t i = 0; i < s->options->start_count && mg_searcher_look(s); i++) {
         const struct mg_scheme *scheme;
         if (!mg_restore(s, s->options->starts[i], &scheme, list))
             continue;

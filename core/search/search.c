@@ -22,7 +22,7 @@ void mg_searcher_report(struct mg_searcher *s)
 {
     const struct mg_observer *o = s->observer;
     double now = o->now(o->context) - s->started;
-    if (!o->progress || now - s->last_report < PROGRESS_MS / 1000.0)
+    if (!o->progress || s->archive.count == 0 || now - s->last_report < PROGRESS_MS / 1000.0)
         return;
     s->last_report = now;
     struct mg_progress p = {.evaluations = s->evaluations, .seconds = now, .front_count = s->archive.count};
@@ -55,6 +55,8 @@ static enum mg_code start_from_original(struct search_call *c, struct mg_error *
     s->evaluator.keep_apart = false;
     s->original_arena = plan->figures.arena_bytes;
     mg_searcher_try(s, none, &list);
+    if (s->archive.count == 0) /* the search has stopped already: this is its result */
+        mg_archive_offer(&s->archive, &s->pool, none, &list, mg_evaluate(&s->evaluator, none, &list));
     if (s->observer->plan)
         s->observer->plan(s->observer->context, &c->out->original);
     return MG_OK;
@@ -85,7 +87,6 @@ static enum mg_code run(void *context, struct mg_error *err)
         return code;
     c->out->lower_bound_bytes = mg_search_lower_bound(c->g, s->options, &c->out->lower_bound_op);
     mg_baselines(s, c->out);
-    s->started = s->observer->now(s->observer->context);
     mg_improve(s, &c->front);
     mg_front_finish(s, &c->front, c->out);
     c->out->seconds = s->observer->now(s->observer->context) - s->started;
@@ -116,7 +117,6 @@ enum mg_code mg_search(const struct mg_graph *g, const struct mg_search_options 
     c.s.scratch = &scratch;
     c.s.memo.arena = arena;
     c.s.stopped_by = MG_STOPPED_EXHAUSTED;
-    c.s.started = observer->now(observer->context); /* until the search itself begins */
     enum mg_code code = mg_arena_guard(arena, run_with_scratch, &c, err);
     mg_searcher_release(&c.s);
     mg_arena_release(&scratch);

@@ -34,7 +34,7 @@ struct mg_search_options {
     double latency_ratio;     /* of the original latency, 0 = none; at most one of the two */
     uint64_t host_memory;     /* bytes, 0 = unlimited */
     uint64_t max_evaluations; /* 0 = unlimited */
-    double max_seconds;       /* by observer->now, 0 = unlimited */
+    double max_seconds;       /* by observer->now, from the call on, 0 = unlimited */
     uint64_t seed;
     uint32_t techniques; /* mask of mg_technique */
     enum mg_numerics numerics;

@@ -8,14 +8,15 @@
 enum { LOOK_STRIDE = 64 };
 static const double LOOK_S = 0.01; /* between looks at the clock */
 
-/* The original, and if rewrites pay the graph with them: without and with those that trade memory for time. */
+/* The original, and if rewrites pay and there is time for them the graph with them: without and with those that trade
+ * memory for time. */
 static enum mg_code build_problems(struct mg_searcher *s, struct mg_error *err)
 {
     enum mg_code code = mg_problem_build(s->g, s->options, s->arena, &s->variants[0].p, err);
     s->variant_count = code == MG_OK;
-    for (uint32_t joins = 0; joins < 2 && code == MG_OK; joins++) {
+    for (uint32_t joins = 0; joins < 2 && code == MG_OK && mg_searcher_has_time(s); joins++) {
         struct mg_problem **out = &s->variants[s->variant_count].p;
-        code = mg_variant_build(s->variants[0].p, s->options, joins, s->arena, out, err);
+        code = mg_variant_build(s, joins, out, err);
         s->variant_count += *out != NULL;
     }
     return code;
@@ -31,6 +32,7 @@ static void prepare_variant(struct mg_searcher *s, struct mg_variant *v, uint32_
 enum mg_code mg_searcher_init(struct mg_searcher *s, const struct mg_graph *g, struct mg_error *err)
 {
     s->g = g;
+    s->started = s->observer->now(s->observer->context);
     enum mg_code code = build_problems(s, err);
     if (code != MG_OK)
         return code;
@@ -117,6 +119,11 @@ bool mg_searcher_look(struct mg_searcher *s)
         stop(s, MG_STOPPED_SECONDS);
     mg_searcher_report(s);
     return !s->stop;
+}
+
+bool mg_searcher_has_time(struct mg_searcher *s)
+{
+    return mg_searcher_look(s) || s->stopped_by == MG_STOPPED_EVALUATIONS;
 }
 
 /* Looks again after as many evaluations as fit LOOK_S at the pace since the last time. */

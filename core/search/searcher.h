@@ -61,7 +61,8 @@ struct mg_searcher {
 };
 
 /* Builds problems, dimensions and scratch of a searcher whose options, observer, arena and scratch are
- * set; both arenas must be guarded. The original is entered. mg_searcher_release ends it. */
+ * set; both arenas must be guarded. The search's seconds begin. The original is entered; what else there is to
+ * enter is left out once the search stops. mg_searcher_release ends it. */
 enum mg_code mg_searcher_init(struct mg_searcher *s, const struct mg_graph *g, struct mg_error *err) MG_WARN_UNUSED;
 void mg_searcher_release(struct mg_searcher *s);
 
@@ -79,6 +80,9 @@ const struct mg_scheme *mg_searcher_scheme(struct mg_searcher *s, const struct m
 /* Reads the clock, which only raises the flag: false once the search stops. mg_searcher_try looks by
  * itself; what takes longer than that between two evaluations calls it. */
 bool mg_searcher_look(struct mg_searcher *s);
+
+/* The same for what evaluates nothing: no budget of evaluations cuts it short, only time and who cancels. */
+bool mg_searcher_has_time(struct mg_searcher *s);
 
 /* Tells the observer how far the search is (at most every quarter of a second). */
 void mg_searcher_report(struct mg_searcher *s);

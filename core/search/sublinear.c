@@ -99,19 +99,40 @@ static void find_repeats(struct segmenter *m)
         }
 }
 
+/* The operators that run again, by segment and in order: those of segment g are item[start[g] .. start[g + 1]). */
+static struct mg_rows group_repeats(const struct segmenter *m)
+{
+    const struct mg_problem *p = m->p;
+    struct mg_rows rows = {MG_NEW_ARRAY(m->scratch, uint32_t, m->segments + 1),
+                           MG_NEW_ARRAY(m->scratch, uint32_t, p->order_count)};
+    for (uint32_t i = 0; i < p->order_count && p->order[i] < m->forward; i++)
+        rows.start[m->segment[p->order[i]] + 1] += m->repeat[p->order[i]];
+    for (uint32_t g = 0; g < m->segments; g++)
+        rows.start[g + 1] += rows.start[g];
+    uint32_t *at = mg_arena_copy(m->scratch, rows.start, (m->segments + 1) * sizeof *at);
+    for (uint32_t i = 0; i < p->order_count && p->order[i] < m->forward; i++)
+        if (m->repeat[p->order[i]])
+            rows.item[at[m->segment[p->order[i]]]++] = p->order[i];
+    return rows;
+}
+
 /* A segment's repeated operators stand before the first backward operator that wants one of them. */
 static bool write_list(struct segmenter *m, struct mg_list *out)
 {
     const struct mg_problem *p = m->p;
+    struct mg_rows repeats = group_repeats(m);
+    uint32_t *first = MG_NEW_ARRAY(m->scratch, uint32_t, p->op_count); /* per operator: last segment + 1 it wants ... */
+    uint32_t *next = MG_NEW_ARRAY(m->scratch, uint32_t, m->segments);  /* ... and per segment the one before */
+    for (uint32_t g = 0; g < m->segments; g++)
+        if (m->wanted[g] != MG_NONE) {
+            next[g] = first[m->wanted[g]];
+            first[m->wanted[g]] = g + 1;
+        }
     out->count = 0;
     for (uint32_t i = 0; i < p->order_count; i++) {
-        for (uint32_t g = m->segments; p->order[i] >= m->forward && g-- > 0;) {
-            if (m->wanted[g] != p->order[i])
-                continue;
-            for (uint32_t k = 0; k < p->order_count && p->order[k] < m->forward; k++)
-                if (m->repeat[p->order[k]] && m->segment[p->order[k]] == g && out->count < out->capacity)
-                    out->word[out->count++] = MG_WORD(MG_WORD_COMPUTE, p->order[k]);
-        }
+        for (uint32_t g = first[p->order[i]]; g > 0; g = next[g - 1])
+            for (uint32_t k = repeats.start[g - 1]; k < repeats.start[g] && out->count < out->capacity; k++)
+                out->word[out->count++] = MG_WORD(MG_WORD_COMPUTE, repeats.item[k]);
         if (out->count == out->capacity)
             return false;
         out->word[out->count++] = MG_WORD(MG_WORD_COMPUTE, p->order[i]);

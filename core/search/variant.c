@@ -101,22 +101,22 @@ static enum mg_code build_edited(const struct mg_problem *original, const struct
     return MG_OK;
 }
 
-enum mg_code mg_variant_build(const struct mg_problem *original, const struct mg_search_options *options, bool joins,
-                              struct mg_arena *arena, struct mg_problem **out, struct mg_error *err)
+enum mg_code mg_variant_build(struct mg_searcher *s, bool joins, struct mg_problem **out, struct mg_error *err)
 {
+    const struct mg_problem *original = s->variants[0].p;
     struct mg_rewrite_match *matches;
     uint32_t count, kept = 0, joining = 0;
-    if (!(options->techniques & MG_TECHNIQUE_REWRITE) || options->numerics == MG_NUMERICS_EXACT)
+    if (!(s->options->techniques & MG_TECHNIQUE_REWRITE) || s->options->numerics == MG_NUMERICS_EXACT)
         return MG_OK;
-    enum mg_code code = mg_rewrite_find(original->g, joins, arena, &matches, &count, err);
+    enum mg_code code = mg_rewrite_find(original->g, joins, s->arena, &matches, &count, err);
     if (code != MG_OK || count == 0)
         return code;
-    struct chooser c = {.p = original, .arena = arena};
-    struct mg_arena_mark mark = mg_arena_mark(arena);
-    c.latency = latency_of(&c, original->g, arena);
-    mg_arena_rewind(arena, mark);
-    struct mg_edit *edits = MG_NEW_ARRAY(arena, struct mg_edit, count);
-    for (uint32_t i = 0; i < count && code == MG_OK; i++) {
+    struct chooser c = {.p = original, .arena = s->arena};
+    struct mg_arena_mark mark = mg_arena_mark(s->arena);
+    c.latency = latency_of(&c, original->g, s->arena);
+    mg_arena_rewind(s->arena, mark);
+    struct mg_edit *edits = MG_NEW_ARRAY(s->arena, struct mg_edit, count);
+    for (uint32_t i = 0; i < count && code == MG_OK && mg_searcher_has_time(s); i++) {
         bool pays;
         code = match_pays(&c, &matches[i], &pays, err);
         if (code == MG_OK && pays) {
@@ -124,7 +124,7 @@ enum mg_code mg_variant_build(const struct mg_problem *original, const struct mg
             joining += matches[i].joins;
         }
     }
-    if (code != MG_OK || kept == 0 || (joins && joining == 0))
+    if (code != MG_OK || !mg_searcher_has_time(s) || kept == 0 || (joins && joining == 0))
         return code;
-    return build_edited(original, options, edits, kept, joins, arena, out, err);
+    return build_edited(original, s->options, edits, kept, joins, s->arena, out, err);
 }

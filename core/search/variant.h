@@ -2,11 +2,11 @@
 #ifndef MG_SEARCH_VARIANT_H
 #define MG_SEARCH_VARIANT_H
 
-#include "search/problem.h"
+#include "search/searcher.h"
 
-/* *out stays NULL where no rewrite is allowed, or none pays. `original` is the original's problem. With `joins` those
- * rewrites too that trade memory for time; *out stays NULL where none of them pays. */
-enum mg_code mg_variant_build(const struct mg_problem *original, const struct mg_search_options *options, bool joins,
-                              struct mg_arena *arena, struct mg_problem **out, struct mg_error *err) MG_WARN_UNUSED;
+/* Of the searcher's original. *out stays NULL where no rewrite is allowed, or none pays, or the search stops before it
+ * is known. With `joins` those rewrites too that trade memory for time; *out stays NULL where none of them pays. */
+enum mg_code mg_variant_build(struct mg_searcher *s, bool joins, struct mg_problem **out,
+                              struct mg_error *err) MG_WARN_UNUSED;
 
 #endif

@@ -416,6 +416,72 @@ Test(search, seconds_are_overshot_by_little_whatever_an_evaluation_takes)
     close_network(&b);
 }
 
+/* Where a search that has been told to stop leaves off: what it has done by then fits what it was let do. */
+static void check_stopped(struct bench *b, const struct mg_search_result *r, uint32_t looks)
+{
+    uint32_t points = 0;
+    struct mg_verdict verdict;
+    struct mg_error err;
+    for (uint32_t i = 0; i < r->baseline_count; i++) {
+        points += r->baselines[i].point_count;
+        cr_assert(r->baselines[i].point_count || r->baselines[i].not_applicable, "%s", r->baselines[i].name);
+    }
+    cr_assert_leq(points, looks, "baselines");
+    cr_assert_leq(r->evaluations, (uint64_t)64 * looks);
+    cr_assert_eq(r->rejected, 0u);
+    cr_assert_geq(r->front_count, 1u);
+    cr_assert_eq(mg_plan_check(b->g, r->front[r->best].plan, &b->scratch, &verdict, &err), MG_OK);
+    cr_assert(verdict.accepted, "%s", verdict.message);
+}
+
+/* Says to stop from some question on. */
+static bool out_of_patience(void *context)
+{
+    uint32_t *patience = context;
+    return *patience == 0 || --*patience == 0;
+}
+
+Test(search, whoever_cancels_is_heard_in_every_phase, .timeout = 60)
+{
+    for (uint32_t looks = 1; looks < 300; looks += 1 + looks / 4) {
+        uint32_t patience = looks;
+        const struct mg_observer observer = {.now = now, .cancelled = out_of_patience, .context = &patience};
+        struct bench b;
+        struct mg_search_result r;
+        struct mg_error err;
+        open_network(&b, "bert-tiny", paper, 3, true);
+        b.options.max_evaluations = 0;
+        cr_assert_eq(mg_search(b.g, &b.options, &observer, &b.arena, &r, &err), MG_OK, "%s", err.message);
+        cr_assert_eq(r.stopped_by, MG_STOPPED_CANCELLED);
+        check_stopped(&b, &r, looks - 1);
+        close_network(&b);
+    }
+}
+
+static double clock_by_looks(void *context)
+{
+    double *time = context;
+    return *time += 1;
+}
+
+Test(search, seconds_end_in_every_phase, .timeout = 60)
+{
+    for (uint32_t seconds = 1; seconds < 1000; seconds += 1 + seconds / 4) {
+        double time = 0;
+        const struct mg_observer observer = {.now = clock_by_looks, .context = &time};
+        struct bench b;
+        struct mg_search_result r;
+        struct mg_error err;
+        open_network(&b, "bert-tiny", paper, 3, true);
+        b.options.max_evaluations = 0;
+        b.options.max_seconds = seconds;
+        cr_assert_eq(mg_search(b.g, &b.options, &observer, &b.arena, &r, &err), MG_OK, "%s", err.message);
+        cr_assert_eq(r.stopped_by, MG_STOPPED_SECONDS);
+        check_stopped(&b, &r, seconds - 1);
+        close_network(&b);
+    }
+}
+
 /* ---- numerics ---- */
 
 Test(search, exact_numerics_offer_nothing_that_the_checker_refuses, .timeout = 60)
