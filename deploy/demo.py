@@ -134,8 +134,20 @@ def show_result(daemon, job, pareto):
             percent, "%s (%.0f %%)" % (size(point["peak_bytes"]), share), size(hand["peak_bytes"]), means(timeline)))
     print("\nThe independent checker accepted %d plans and refused %d." % (
         job["checked"]["accepted"], job["checked"]["rejected"]))
-    page = job["html_url"]
-    print("The run's page: %s" % (daemon.url + page if page.startswith("/") else page))
+
+
+def show_best(daemon, job, stays):
+    """The last that is read: which plan, what it needs, how to get it."""
+    best, original, page = job["best"], job["original"], job["html_url"]
+    print("The daemon runs until Ctrl-C." if stays else
+          "The daemon of this demo ends now; without MAGISD_DEMO_EXIT=1 it stays, and its page and plans with it.")
+    if stays:
+        print("\nThe run's page: %s" % (daemon.url + page if page.startswith("/") else page))
+        print("The answer as a file: curl -s %s/jobs/%s/plans/best > plan.json" % (daemon.url, job["id"]))
+    print("\nNo limit was given, so the answer is the smallest plan that takes at most 10 %% longer: plan %s\n"
+          "needs %s instead of %s (%.0f %%) and takes %+.1f %% time." % (
+              best["plan"], size(best["peak_bytes"]), size(original["peak_bytes"]), 100 * best["memory_ratio"],
+              100 * (best["latency_ratio"] - 1)), flush=True)
 
 
 def main():
@@ -148,8 +160,9 @@ def main():
         if job["state"] != "succeeded":
             sys.exit("The job %s: %s" % (job["state"], json.dumps(job["error"])))
         show_result(daemon, job, daemon.ask("/jobs/%s/pareto" % job["id"]))
-        if os.environ.get("MAGISD_DEMO_EXIT") != "1":
-            print("Ctrl-C ends the daemon.", flush=True)
+        stays = os.environ.get("MAGISD_DEMO_EXIT") != "1"
+        show_best(daemon, job, stays)
+        if stays:
             daemon.process.wait()
     except KeyboardInterrupt:
         print()

@@ -232,6 +232,43 @@ static void print_table(const struct optimize *o)
            (unsigned long long)result->accepted, (unsigned long long)result->rejected);
 }
 
+/* Why of all plans this one is the answer. */
+static const char *why_best(const struct optimize *o)
+{
+    const struct mg_job_request *q = &o->source.request;
+    switch (o->result.outcome) {
+    case MG_OUTCOME_NOT_MET:
+        return "the limit is not met; the nearest to it that was found";
+    case MG_OUTCOME_INFEASIBLE:
+        return "no plan can meet the limit; the nearest to it that was found";
+    default:
+        break;
+    }
+    if (q->memory_bytes || q->memory_ratio > 0)
+        return "the fastest within the limit";
+    return q->latency_ratio > 0 || q->latency_s > 0 ? "the smallest within the limit"
+                                                    : "no limit was given; the smallest that takes at most 10 % longer";
+}
+
+/* The last thing that is read: which plan, what it needs, where it is. */
+static void print_best(const struct optimize *o)
+{
+    const struct mg_point *best = &o->result.front[o->result.best];
+    const struct mg_figures *original = &o->result.original.figures, *f = &best->figures;
+    const char *output = o->options->value[MG_OPTION_OUTPUT];
+    char peak[24], before[24], where[256];
+    mg_answer_bytes(f->peak_bytes, peak);
+    mg_answer_bytes(original->peak_bytes, before);
+    mg_answer_visible(output ? output : "", where, sizeof where);
+    printf("%s:\nplan %s needs %s instead of %s (%.0f %%) and %.4f times the time; ", why_best(o), best->id, peak,
+           before, original->peak_bytes ? 100 * (double)f->peak_bytes / (double)original->peak_bytes : 0,
+           original->latency_s > 0 ? f->latency_s / original->latency_s : 0);
+    if (output && strcmp(output, "-") != 0)
+        printf("it is in %s\n", where);
+    else
+        printf("%s\n", output ? "it is above" : "-o FILE writes it down");
+}
+
 /* ---- files ---- */
 
 static bool write_plan(const struct optimize *o, const struct mg_point *point, const char *path, bool dot)
@@ -300,6 +337,8 @@ static int answer(struct optimize *o)
     if (!json)
         print_table(o);
     bool good = (!json || print_json(o)) && write_files(o);
+    if (!json && good)
+        print_best(o);
     return good ? exit_code(&o->result) : MG_EXIT_FAILED;
 }
 

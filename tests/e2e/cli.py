@@ -246,6 +246,8 @@ def test_settings(t):
     t.equal("graph from standard input", (code, answer["graph"]["name"]), (0, "mlp"))
     table = run("optimize", "zoo:mlp", "--evaluations", "5").stdout
     t.check("a table for people", "outcome front" in table and "plan" in table, table)
+    t.check("that ends with the answer", table.splitlines()[-2].startswith("no limit was given; the smallest") and
+            re.fullmatch("plan [0-9a-f]{16} needs .* instead of .*; -o FILE writes it down", table.splitlines()[-1]), table)
 
 
 def test_output_files(t):

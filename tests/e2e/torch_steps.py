@@ -117,7 +117,7 @@ def test_fits(t):
                              capture_output=True, text=True)
         out = run.stdout
         t.equal("it fits in the end", run.returncode, 0)
-        for text in ("at the peak", "Who holds it", "Not in it", "micro-batches", "checkpoint", "magis_apply.load"):
+        for text in ("at the peak", "Who holds it", "context and libraries included", "Not counted", "micro-batches", "checkpoint", "magis_apply.load"):
             t.check("says: " + text, text in out, out + run.stderr)
         alone = re.findall(r"^       ([0-9.]+ [GM]B) +time x ([0-9.]+)  (\S+)", out, re.M)
         t.check("each module has a line", len(alone) >= 6 and {path for _, _, path in alone} >= {"0", "5"}, out)
@@ -126,9 +126,17 @@ def test_fits(t):
         pasting = out[out.index("       from torch.utils.checkpoint"):out.index("  3. ")]
         code = open(train).read() + "".join(line[7:] + "\n" for line in pasting.splitlines())
         open(train, "w").write(code)
-        run = subprocess.run([sys.executable, script, train + ":step", "--fits", "24GB"], capture_output=True, text=True)
+        run = subprocess.run([sys.executable, script, train + ":step", "--fits", "24GB", "--seconds", "5", "--plan", plan],
+                             capture_output=True, text=True)
         t.check("pasted lines run", run.returncode == 0 and "It fits" in run.stdout, run.stdout + run.stderr)
+        t.check("more room is offered", "nothing has to be done" in run.stdout and "What gives more room" in run.stdout, run.stdout)
         magis_apply.load(plan)
+        run = subprocess.run([sys.executable, script, train + ":step", "--fits", "810MB", "--seconds", "2"], cwd=TMP,
+                             capture_output=True, text=True)
+        t.check("what does not fit has its own status, and says so", run.returncode == 3 and "Exit status 3" in run.stdout, run.stdout)
+        t.check("and nothing to paste", "again(" not in run.stdout and "magis_apply.load" not in run.stdout, run.stdout)
+        told = subprocess.run([sys.executable, script, "--help"], capture_output=True, text=True).stdout
+        t.check("the help tells what 3 means", "3 with --fits" in " ".join(told.split()), told)
         run = subprocess.run([sys.executable, script, train + ":nobody"], capture_output=True, text=True)
         t.check("no such step", run.returncode == 2 and "no function" in run.stderr, run.stderr)
     finally:

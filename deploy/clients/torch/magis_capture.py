@@ -646,11 +646,11 @@ class _Server:
     def estimate(self, dump, device):
         return self.ask("POST", "/estimate", {"graph": dump, "device": device})
 
-    def plan(self, dump, device, memory_bytes, seconds):
-        """(point, plan) that fits, or the smallest one that was found."""
+    def plan(self, dump, device, limit, seconds):
+        """(point, plan, job) for the limit, or the nearest to it that was found."""
         job = self.ask("POST", "/optimize?wait=300", {
-            "graph": dump, "device": device, "limit": {"memory_bytes": memory_bytes}, "budget": {"seconds": seconds},
-            "name": dump["name"], "baselines": []})
+            "graph": dump, "device": device, "limit": limit, "budget": {"seconds": seconds}, "name": dump["name"],
+            "baselines": []})
         if job["state"] != "succeeded":
             raise ServerError("the search has not ended: %s/jobs/%s" % (self.url, job["id"]))
         front = self.ask("GET", "/jobs/%s/pareto" % job["id"])["pareto"]
@@ -739,31 +739,62 @@ def _modules(captured):
 def _advise(step, args, captured, server, options):
     estimate = server.estimate(captured.dump, options.device)
     reserve, peak = estimate["reserve_bytes"], estimate["original"]["arena_bytes"]
-    seconds = estimate["original"]["latency_s"]
-    print("%s on %s: %s at the peak, and %s for context and libraries; %.1f ms by the model" % (
-        captured.dump["name"], options.device, _shown(peak), _shown(reserve), 1e3 * seconds))
+    size = peak + reserve
+    print("%s on %s needs %s of the card: %s at the peak of the step, %s for context and libraries. %.1f ms a step." % (
+        captured.dump["name"], options.device, _shown(size), _shown(peak), _shown(reserve),
+        1e3 * estimate["original"]["latency_s"]))
+    print("Every size from here on is of the card, context and libraries included; times are modelled.")
     print("\nWho holds it:")
-    for path, size in _holders(estimate)[:10]:
-        print("  %5.1f %%  %-10s %s" % (100 * size / max(1, estimate["original"]["peak_bytes"]), _shown(size), path))
-    print("\nNot in it: communication buffers, the allocator's slack, what other code keeps; the context is the reserve.")
+    for path, held in (_holders(estimate) + [("(context and libraries)", reserve)])[:11]:
+        print("  %5.1f %%  %-10s %s" % (100 * held / max(1, size), _shown(held), path))
+    print("\nNot counted: communication buffers, the allocator's slack, what other code keeps.")
     if estimate["unsupported"]:
         print("Calls that the server does not know: " + ", ".join(
             "%s (%d)" % (entry["operator"], entry["count"]) for entry in estimate["unsupported"]))
-    fits = options.fits
-    if peak + reserve <= fits:
-        print("\nIt fits %s as it is." % _shown(fits))
+    if size <= options.fits:
+        return _advise_room(captured, server, options, estimate)
+    return _advise_remedies(step, args, captured, server, options, estimate)
+
+
+def _advise_room(captured, server, options, estimate):
+    """It fits; what a plan would free, for a larger batch or model."""
+    size = estimate["original"]["arena_bytes"] + estimate["reserve_bytes"]
+    print("\nIt fits %s as it is, and leaves %s: nothing has to be done." % (_shown(options.fits), _shown(options.fits - size)))
+    print("\nWhat gives more room, for a larger batch or model, at 10 % more time at most:")
+    try:
+        point, plan, job = server.plan(captured.dump, options.device, {"latency_ratio": 1.10}, options.seconds)
+    except ServerError as error:
+        print("  not tried (%s)" % error)
         return 0
-    print("\nRemedies for %s, least effort first:" % _shown(fits))
-    _advise_microbatch(step, args, captured, server, options, seconds)
-    _advise_checkpoint(step, args, captured, server, options, estimate)
-    return _advise_plan(captured, server, options, seconds)
+    if point["arena_bytes"] + estimate["reserve_bytes"] < size:
+        _show_plan("", point, plan, job, server, options, estimate)
+    else:
+        print("  no smaller plan was found in %g s" % options.seconds)
+    return 0
+
+
+def _advise_remedies(step, args, captured, server, options, estimate):
+    """All remedies; 0 where one of them fits, else 3."""
+    size = estimate["original"]["arena_bytes"] + estimate["reserve_bytes"]
+    print("\nIt does not fit %s: %s too much. Remedies, least effort first:" % (_shown(options.fits), _shown(size - options.fits)))
+    sizes = [remedy(step, args, captured, server, options, estimate)
+             for remedy in (_advise_microbatch, _advise_checkpoint, _advise_plan)]
+    least = min(found for found in sizes + [size] if found)
+    if least <= options.fits:
+        return 0
+    print("\nNo remedy that was tried fits %s: the smallest needs %s. Exit status 3." % (_shown(options.fits), _shown(least)))
+    print("Combine them, search longer (--seconds), or make batch or model smaller.")
+    return 3
 
 
 def _verdict(size, options):
     return "fits" if size <= options.fits else "does not fit"
 
 
-def _advise_microbatch(step, args, captured, server, options, seconds):
+# Each returns the bytes on the card that it came to, None where it could not be tried, and says what to paste only
+# where that helps.
+
+def _advise_microbatch(step, args, captured, server, options, whole):
     for parts in (2, 4, 8, 16):
         cut = _smaller(args, parts)
         if cut is None:
@@ -771,11 +802,14 @@ def _advise_microbatch(step, args, captured, server, options, seconds):
         estimate = server.estimate(capture(step, *cut, name=captured.dump["name"]).dump, options.device)
         size = estimate["original"]["arena_bytes"] + estimate["reserve_bytes"]
         if size <= options.fits or parts == 16:
-            print("  1. %d micro-batches (divide the loss by %d, step the optimizer once): %s, time x %.2f; %s" % (
-                parts, parts, _shown(size), parts * estimate["original"]["latency_s"] / seconds, _verdict(size, options)))
-            print("     Batch norm then sees smaller batches.")
-            return
+            print("  1. %d micro-batches: %s, time x %.2f; %s" % (
+                parts, _shown(size), parts * estimate["original"]["latency_s"] / whole["original"]["latency_s"],
+                _verdict(size, options)))
+            if size <= options.fits:
+                print("     Divide the loss by %d and step the optimizer once; batch norm then sees smaller batches." % parts)
+            return size
     print("  1. micro-batches: the batch cannot be cut further")
+    return None
 
 
 MOST_BLOCKS = 24  # that are tried one by one
@@ -816,33 +850,43 @@ def _advise_checkpoint(step, args, captured, server, options, estimate):
             few, many = (few, middle) if found[middle][0] <= options.fits else (middle, many)
     except (CaptureError, ServerError) as error:
         print("  2. checkpoint modules: not tried (%s)" % str(error).split("\n")[0])
-        return
+        return None
     size, time = found[many]
     print("  2. checkpoint %d modules: %s, time x %.2f; %s. Each by itself:" % (
         many, _shown(size), time / seconds, _verdict(size, options)))
     for i, path in enumerate(paths):
         print("       %-9s time x %.3f  %s%s" % (_shown(alone[path][0]), alone[path][1] / seconds, path,
                                                "" if i < many else "  (not needed)"))
+    if size > options.fits:
+        return size
     print("     Lines to paste after the model is made:")
     print("       from torch.utils.checkpoint import checkpoint")
     print("       def again(block):")
     print("           block.forward = lambda *a, f=block.forward, **k: checkpoint(f, *a, use_reentrant=False, **k)")
     for path in paths[:many]:
         print("       again(model.get_submodule(%s))" % json.dumps(path))
+    return size
 
 
-def _advise_plan(captured, server, options, seconds):
-    point, plan, job = server.plan(captured.dump, options.device, options.fits, options.seconds)
-    size = point["arena_bytes"] + server.ask("GET", "/jobs/%s/request" % job).get("reserve_bytes", 0)
-    with open(options.plan, "w") as file:
-        json.dump(plan, file)
-    print("  3. apply the plan (%s, host %s): %s, time x %.2f; %s. It lies in %s:" % (
-        ", ".join(point["techniques"]) or "as it is", _shown(point["host_bytes"]), _shown(size),
-        point["latency_s"] / seconds, _verdict(size, options), options.plan))
-    print("       import magis_apply   # %s/clients/magis_apply.py" % server.url)
-    print("       step = magis_apply.load(%s)(step)" % json.dumps(options.plan))
-    print("     The whole front: %s/ui/#/jobs/%s" % (server.url, job))
-    return 0 if size <= options.fits else 3
+def _show_plan(number, point, plan, job, server, options, estimate):
+    """What the plan needs, and where it fits how to apply it; its bytes on the card."""
+    size = point["arena_bytes"] + estimate["reserve_bytes"]
+    print("  %sa plan (%s, host %s): %s, time x %.2f; %s" % (
+        number, ", ".join(point["techniques"]) or "as it is", _shown(point["host_bytes"]), _shown(size),
+        point["latency_s"] / estimate["original"]["latency_s"], _verdict(size, options)))
+    if size <= options.fits:
+        with open(options.plan, "w") as file:
+            json.dump(plan, file)
+        print("     It lies in %s; magis_apply.py is at %s/clients/magis_apply.py. To apply it:" % (options.plan, server.url))
+        print("       import magis_apply")
+        print("       step = magis_apply.load(%s)(step)" % json.dumps(options.plan))
+    print("     All plans that were found: %s/ui/#/jobs/%s" % (server.url, job))
+    return size
+
+
+def _advise_plan(step, args, captured, server, options, estimate):
+    point, plan, job = server.plan(captured.dump, options.device, {"memory_bytes": options.fits}, options.seconds)
+    return _show_plan("3. ", point, plan, job, server, options, estimate)
 
 
 # ---- the command line ----
@@ -872,7 +916,10 @@ def _write(path, dump):
 
 
 def main(arguments=None):
-    parser = argparse.ArgumentParser(description="Captures a PyTorch training step and says how to make it fit.")
+    parser = argparse.ArgumentParser(
+        description="Captures a PyTorch training step and says how to make it fit.",
+        epilog="Exit status: 0 done, and with --fits it fits or a remedy does; 2 it could not be captured, or the server "
+               "said no; 3 with --fits: no remedy that was tried fits.")
     parser.add_argument("step", help="FILE.py:FUNCTION; its arguments come from example_inputs in the same file")
     parser.add_argument("-o", "--output", metavar="FILE", help="write the captured step there (.json or .json.gz)")
     parser.add_argument("--fits", type=_bytes, metavar="SIZE", help="memory of the card: 24GB")
