@@ -151,7 +151,8 @@ $(BUILD)/bench/%: $(BUILD)/tests/bench/%.o $(BUILD)/libtest.a $(LIBRARIES)
 ## make            build/magisd and build/libmagis.a
 ## make deps       install what building and testing need (the only step that uses the network)
 ## make deps-dev   ... and what lint and fuzz need
-## make deps-torch PyTorch of Debian, for the tests that need it (large; they say loudly when it is missing)
+## make deps-torch PyTorch of Debian for /usr/bin/python3, or with PYTHON=... by its pip, for the tests that need it (large;
+##                 they say loudly when it is missing)
 deps:
 	@deploy/deps.sh install
 

@@ -2,7 +2,8 @@
 # What magisd needs from outside: `deps.sh check` tells what is missing (exit status 1),
 # `deps.sh install` gets it (Debian packages, and npm packages by their lock files),
 # `deps.sh install-dev` gets the tools of `make lint` and `make fuzz` too,
-# `deps.sh install-torch` PyTorch for the tests that capture and run training steps (large).
+# `deps.sh install-torch` PyTorch for the tests that capture and run training steps (large): Debian's, for
+#                         /usr/bin/python3, or with PYTHON=... by that Python's pip.
 set -u
 cd "$(dirname "$0")/.." || exit 2
 
@@ -110,11 +111,35 @@ install() {
     install_modules
 }
 
+torch_of() {
+    "$1" -c 'import torch; print(torch.__version__)' 2>/dev/null
+}
+
+install_torch() {
+    python=${PYTHON:-/usr/bin/python3}
+    if ! command -v "$python" >/dev/null && [ -n "${PYTHON:-}" ]; then
+        echo "make deps-torch: there is no $python" >&2
+        return 1
+    fi
+    if [ -z "${PYTHON:-}" ]; then
+        install_packages $(missing $TORCH_PACKAGES) || return 1
+    elif [ -z "$(torch_of "$python")" ]; then
+        "$python" -m pip install torch torchvision || return 1
+    fi
+    version=$(torch_of "$python") || { echo "make deps-torch: $python still has no PyTorch" >&2; return 1; }
+    echo "make deps-torch: $python has PyTorch $version, for that Python alone."
+    if [ -n "${PYTHON:-}" ]; then
+        echo "make deps-torch: make test PYTHON=$PYTHON tests with it."
+    else
+        echo "make deps-torch: make test finds it there; for another Python: make deps-torch PYTHON=python3.12"
+    fi
+}
+
 case ${1:-} in
 check) check ;;
 install) install ;;
 install-dev) install $DEV_PACKAGES ;;
-install-torch) install_packages $(missing $TORCH_PACKAGES) ;;
+install-torch) install_torch ;;
 *)
     echo "usage: $0 check | install | install-dev | install-torch" >&2
     exit 2

@@ -2,6 +2,7 @@
 give the numbers of the reference executor. Left out loudly where there is no torch."""
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -41,9 +42,10 @@ def run(*arguments):
 
 def find_torch():
     """A Python with torch, or None."""
-    for python in (sys.executable, "/usr/bin/python3"):
-        if subprocess.run([python, "-c", "import torch"], capture_output=True).returncode == 0:
-            return python
+    for python in (os.environ.get("PYTHON"), sys.executable, "/usr/bin/python3"):
+        found = shutil.which(python or "")
+        if found and subprocess.run([found, "-c", "import torch"], capture_output=True).returncode == 0:
+            return found
     return None
 
 

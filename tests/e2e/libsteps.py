@@ -1,5 +1,5 @@
-"""Training steps in PyTorch for the tests that capture, plan and run them. Who imports this is run again by Debian's Python
-where its own has no PyTorch, and ends, loudly, where there is none at all (make deps-torch)."""
+"""Training steps in PyTorch for the tests that capture, plan and run them. Who imports this is run again by the Python that
+PYTHON names, or where its own has no PyTorch by Debian's, and ends, loudly, where there is none (make deps-torch)."""
 import json
 import os
 import shutil
@@ -10,13 +10,20 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "..", "deploy", "clients", "torch"))
 sys.path.insert(0, HERE)
 
+
+def run_again_by(python):
+    found = shutil.which(python)
+    if found and subprocess.run([found, "-c", "import torch"], capture_output=True).returncode == 0:
+        os.execv(found, [found, os.path.abspath(sys.argv[0])])
+
+
+if "PYTHON" in os.environ:
+    run_again_by(os.environ.pop("PYTHON"))
 try:
     import torch
 except ImportError:
-    own = "/usr/bin/python3"
-    there = subprocess.run([own, "-c", "import torch"], capture_output=True).returncode == 0 if os.path.exists(own) else False
-    if there and os.path.realpath(sys.executable) != os.path.realpath(own):
-        os.execv(own, [own, os.path.abspath(sys.argv[0])])
+    if os.path.realpath(sys.executable) != os.path.realpath("/usr/bin/python3"):
+        run_again_by("/usr/bin/python3")
     print("!!!!! NO PYTORCH HERE: ITS TESTS WERE LEFT OUT (make deps-torch) !!!!!\n1 passed, 0 failed")
     sys.exit(0)
 

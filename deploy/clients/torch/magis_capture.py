@@ -745,7 +745,10 @@ def _advise(step, args, captured, server, options):
         1e3 * estimate["original"]["latency_s"]))
     print("Every size from here on is of the card, context and libraries included; times are modelled.")
     print("\nWho holds it:")
-    for path, held in (_holders(estimate) + [("(context and libraries)", reserve)])[:11]:
+    holders = _holders(estimate)[:10] + [("(context and libraries)", reserve)]
+    for path, held in sorted(holders, key=lambda pair: -pair[1]):
+        if held < size / 2000:
+            continue
         print("  %5.1f %%  %-10s %s" % (100 * held / max(1, size), _shown(held), path))
     print("\nNot counted: communication buffers, the allocator's slack, what other code keeps.")
     if estimate["unsupported"]:
@@ -852,8 +855,8 @@ def _advise_checkpoint(step, args, captured, server, options, estimate):
         print("  2. checkpoint modules: not tried (%s)" % str(error).split("\n")[0])
         return None
     size, time = found[many]
-    print("  2. checkpoint %d modules: %s, time x %.2f; %s. Each by itself:" % (
-        many, _shown(size), time / seconds, _verdict(size, options)))
+    print("  2. checkpoint %d module%s: %s, time x %.2f; %s. Each by itself:" % (
+        many, "" if many == 1 else "s", _shown(size), time / seconds, _verdict(size, options)))
     for i, path in enumerate(paths):
         print("       %-9s time x %.3f  %s%s" % (_shown(alone[path][0]), alone[path][1] / seconds, path,
                                                "" if i < many else "  (not needed)"))
