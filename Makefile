@@ -97,7 +97,7 @@ $(BUILD)/web_files.o: $(BUILD)/web_files.c $(WEB_FILES) server/schemas.json $(BU
 # The functions of exported PyTorch modules travel in the binary too.
 $(BUILD)/core/export/library.o: core/export/torch_ops.py
 # ... and the kernels that are compiled where the device is.
-$(BUILD)/core/measure/cuda_families.o: core/measure/kernels.cu
+$(BUILD)/core/measure/cuda_families.o: core/measure/kernels.cu core/measure/contractions.cu
 
 $(BUILD)/libmagis.a: $(CORE_OBJ)
 $(BUILD)/libstore.a: $(STORE_OBJ)

@@ -47,7 +47,7 @@ struct elementwise {
         INDEPENDENT for (int64_t i = 0; i < n; i++)                                                                    \
         {                                                                                                              \
             const type x = a[i], y = b[i], z = c[i];                                                                   \
-            (void)y, (void)z;                                                                                          \
+            (void)x, (void)y, (void)z;                                                                                 \
             out[i] = (type)(expression);                                                                               \
         }                                                                                                              \
     }

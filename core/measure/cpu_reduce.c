@@ -143,19 +143,25 @@ enum mg_code mg_cpu_reduce(struct mg_prepared *p, struct cpu_op *op, struct mg_e
 {
     const struct mg_shape *in = &p->op.in_shape[0];
     struct reduction *r = MG_NEW(&p->arena, struct reduction);
+    struct mg_strides from = p->in[0];
     int64_t out_stride[MG_MAX_RANK] = {0};
     bool keep = mg_prepared_int(p, MG_ATTR_KEEPDIMS);
+    bool reals = mg_cpu_native(p->op.in_dtype[0]) == MG_DTYPE_F32 && mg_cpu_native(p->op.out_dtype[0]) == MG_DTYPE_F32;
     uint32_t at = 0;
-    if (p->op.type == MG_OP_REDUCE_LOG_SUM_EXP || p->op.in_dtype[0] != MG_DTYPE_F32 || mg_shape_elements(in) == 0)
+    if (p->op.type == MG_OP_REDUCE_LOG_SUM_EXP || !reals || mg_shape_elements(in) == 0)
         return mg_cpu_by_reference(p, op, err);
     *r = (struct reduction){.type = p->op.type, .divisor = mg_prepared_float(p, MG_ATTR_DIVISOR), .out = p->out[0]};
+    op->strided = p->op.in_dtype[0] == MG_DTYPE_F32 && p->op.out_dtype[0] == MG_DTYPE_F32;
+    if (!op->strided) { /* converted, and dense by then */
+        mg_shape_strides(in, from.at);
+        mg_shape_strides(&p->op.out_shape[0], r->out.at);
+    }
     for (uint32_t d = 0; d < in->rank; d++) {
         bool reduced = is_reduced(p, d);
-        out_stride[d] = reduced ? 0 : p->out[0].at[at];
+        out_stride[d] = reduced ? 0 : r->out.at[at];
         at += keep || !reduced;
     }
-    mg_cpu_walk_join(&r->walk, in, (const int64_t *const[]){out_stride, p->in[0].at}, 2);
-    op->strided = true;
+    mg_cpu_walk_join(&r->walk, in, (const int64_t *const[]){out_stride, from.at}, 2);
     op->data = r;
     op->run = run_reduction;
     return MG_OK;

@@ -737,6 +737,23 @@ __device__ double draw(word seed, word own, word op, word place)
     lo = lane_of(lo) + lane_of(hi);
     return (double)(lo >> 11) * 1.1102230246251565404e-16;
 }
+#ifdef IS_MULTINOMIAL
+/* The class at which the running sum of chances passes the draw. */
+__device__ long long choice_of(OPERANDS, long long row, double uniform)
+{
+    double top = -1e300, total = 0, sum = 0;
+    for (long long c = 0; c < CLASSES; c++)
+        top = (double)IN0(row * CLASSES + c) > top ? (double)IN0(row * CLASSES + c) : top;
+    for (long long c = 0; c < CLASSES; c++)
+        total += exp((double)IN0(row * CLASSES + c) - top);
+    for (long long c = 0; c < CLASSES; c++) {
+        sum += exp((double)IN0(row * CLASSES + c) - top) / total;
+        if (uniform < sum)
+            return c;
+    }
+    return CLASSES - 1;
+}
+#endif
 #define DRAW(turn) draw(seed, (word)OWN_SEED ^ (word)(turn) << 32, op, place)
 KERNEL(k0)
 {
@@ -752,6 +769,9 @@ KERNEL(k0)
 #endif
 #ifdef IS_NORMAL
         OUT0(o, MEAN_VALUE + DEVIATION * sqrt(-2 * log(1 - DRAW(0))) * cos(6.28318530717958647693 * DRAW(1)));
+#endif
+#ifdef IS_MULTINOMIAL
+        OUT0(o, choice_of(ARGUMENTS, o / DRAWS, DRAW(0)));
 #endif
 #ifdef IS_BERNOULLI
         OUT0(o, DRAW(0) < IN0(o) ? 1 : 0);

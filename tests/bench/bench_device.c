@@ -44,7 +44,9 @@ static const struct network networks[] = {
     {"bert-tiny", MG_LOSS_MSE, {BATCH("8"), {"seq_len", "128"}, {"vocabulary", "2000"}}},
     {"bert-mini", MG_LOSS_MSE, {BATCH("4"), {"seq_len", "128"}, {"vocabulary", "2000"}}},
     {"vit-tiny-16", MG_LOSS_MSE, {BATCH("8"), {"image", "64"}, {"layers", "6"}, {"classes", "100"}}},
-    {"gpt-neo-125m", MG_LOSS_MSE, {BATCH("2"), {"seq_len", "64"}, {"layers", "2"}, {"vocabulary", "2000"}}},
+    {"gpt-neo-125m",
+     MG_LOSS_MSE,
+     {BATCH("2"), {"seq_len", "64"}, {"layers", "2"}, {"vocabulary", "2000"}, {"dtype", "f32"}}},
     {"llama-tiny", MG_LOSS_MSE, {BATCH("4"), {"seq_len", "64"}, {"vocabulary", "2000"}, {"dtype", "f32"}}},
     {"lstm", MG_LOSS_MSE, {BATCH("16"), {"seq_len", "8"}, {"layers", "2"}, {"hidden", "256"}, {"classes", "500"}}},
 };

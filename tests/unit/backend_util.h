@@ -156,6 +156,7 @@ static int layouts = LAYOUTS;
 static int each_layout = 3; /* how many of those that are random */
 static bool collecting;     /* prepared only, not run */
 static char lacking[4096];  /* operators that are not timed */
+static char refused[4096];  /* of those, what does not run either */
 
 static bool on_cpu(void)
 {
@@ -233,14 +234,17 @@ static void run_layout(struct subject *s, enum layout layout, struct mg_rng *rng
     }
     enum mg_code code = mg_engine_prepare(engine, op, in_strides, out_strides, &prepared, &err);
     struct mg_exec_origin origin = {.seed = 9, .op = 4, .whole = op->out_shape[0]};
-    bool refused = code == MG_ERR_UNSUPPORTED && !on_cpu();
-    if (refused)
+    bool cannot = code == MG_ERR_UNSUPPORTED && !on_cpu();
+    if (cannot) {
         note_lacking(op, err.message);
+        if (!strstr(refused, mg_op_type_name(op->type)))
+            snprintf(refused + strlen(refused), sizeof refused - strlen(refused), " %s ", mg_op_type_name(op->type));
+    }
     if (!collecting) {
         code = code ? code : mg_prepared_run(prepared, in_data, out_data, &origin, &err);
         code = code ? code : mg_engine_wait(engine, &err);
     }
-    cr_expect(code == MG_OK || refused, "%s: %s", s->text, err.message);
+    cr_expect(code == MG_OK || cannot, "%s: %s", s->text, err.message);
     for (uint32_t i = 0; i < op->in_count; i++)
         mg_engine_free(engine, MG_PLACE_DEVICE, in_memory[i]);
     for (uint32_t i = 0; i < op->out_count; i++)

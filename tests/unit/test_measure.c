@@ -82,6 +82,35 @@ Test(measure_cpu, a_timing_has_its_statistics)
     cr_expect(timing.min_s > 0 && timing.min_s <= timing.median_s && timing.mad_s >= 0);
 }
 
+/* Reals of any width are reduced by loops of the back end's own. */
+Test(measure_cpu, narrow_reductions_are_timed)
+{
+    struct mg_shape shapes[] = {*SHAPE(40, 30), *SHAPE(40)};
+    enum mg_dtype dtypes[] = {MG_DTYPE_BF16, MG_DTYPE_BF16};
+    const int64_t axes[] = {1};
+    const struct mg_attr attrs[] = {{.key = MG_ATTR_AXES, .type = MG_ATTR_TYPE_INTS, .ints = axes, .count = 1},
+                                    INT_OF(KEEPDIMS, 0),
+                                    REAL_OF(DIVISOR, 30)};
+    struct mg_op_desc op = {MG_OP_REDUCE_MEAN};
+    struct mg_prepared *prepared;
+    struct mg_timing timing;
+    struct mg_error err;
+    uint16_t in[40 * 30], out[40];
+    op.attrs = attrs;
+    op.attr_count = 3;
+    op.in_count = op.out_count = 1;
+    op.in_shape = shapes;
+    op.out_shape = shapes + 1;
+    op.in_dtype = op.out_dtype = dtypes;
+    for (int i = 0; i < 40 * 30; i++)
+        in[i] = i / 30 % 2 ? 0x4000 : 0x3f80; /* 2 and 1 */
+    cr_assert_eq(mg_engine_prepare(engine, &op, NULL, NULL, &prepared, &err), MG_OK, "%s", err.message);
+    cr_assert_eq(mg_prepared_run(prepared, (const void *const[]){in}, (void *const[]){out}, NULL, &err), MG_OK);
+    cr_expect(out[0] == 0x3f80 && out[1] == 0x4000 && out[39] == 0x4000, "%x %x", out[0], out[1]);
+    cr_expect_eq(mg_prepared_time(prepared, &mg_time_policy_default, &timing, &err), MG_OK, "%s", err.message);
+    mg_prepared_free(prepared);
+}
+
 /* Sets of operands take turns; an operator without operands shares none. */
 Test(measure_cpu, cold_timings_have_operands_in_turn)
 {
