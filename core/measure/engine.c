@@ -48,6 +48,7 @@ void mg_engine_close(struct mg_engine *engine)
 {
     if (!engine)
         return;
+    mg_engine_free(engine, MG_PLACE_DEVICE, engine->pool);
     if (engine->backend->close)
         engine->backend->close(engine);
     free(engine->allocations);

@@ -47,6 +47,8 @@ struct mg_engine {
     struct mg_engine_properties properties;
     struct mg_allocation *allocations; /* of device memory */
     size_t allocation_count, allocation_capacity;
+    void *pool; /* time.c: device memory for operands that are timed, kept between them */
+    uint64_t pool_bytes;
     uint64_t used_bytes, most_bytes; /* of device memory: by these; most_bytes 0: no limit */
     void *detail;
 };

@@ -173,32 +173,57 @@ static uint32_t sets_wanted(const struct trial *t)
     return wanted < 1 ? 1 : wanted < MOST_SETS ? (uint32_t)wanted : MOST_SETS;
 }
 
-static enum mg_code make_set(struct trial *t, struct mg_error *err)
+/* Fresh memory costs more than most runs: an engine keeps what its cache would fill. */
+static enum mg_code take_pool(struct mg_engine *engine, uint64_t bytes, struct mg_error *err)
 {
-    struct mg_engine *engine = t->prepared->engine;
     void *memory;
-    enum mg_code code = mg_engine_alloc(engine, MG_PLACE_DEVICE, t->set_bytes, &memory, err);
+    if (engine->pool_bytes >= bytes)
+        return MG_OK;
+    mg_engine_free(engine, MG_PLACE_DEVICE, engine->pool);
+    engine->pool = NULL;
+    engine->pool_bytes = 0;
+    enum mg_code code = mg_engine_alloc(engine, MG_PLACE_DEVICE, bytes, &memory, err);
     if (code != MG_OK)
         return code;
-    uint32_t set = t->sets++;
-    t->memory[set] = memory;
-    code = set == 0 ? fill_set(t, err)
-                    : mg_engine_copy(engine, MG_STREAM_COMPUTE, memory, t->memory[0], t->set_bytes, err);
+    engine->pool = memory;
+    engine->pool_bytes = bytes;
+    return MG_OK;
+}
+
+static void give_pool_back(struct mg_engine *engine)
+{
+    if (engine->pool_bytes <= 2 * engine->properties.cache_bytes)
+        return;
+    mg_engine_free(engine, MG_PLACE_DEVICE, engine->pool);
+    engine->pool = NULL;
+    engine->pool_bytes = 0;
+}
+
+static enum mg_code make_set(struct trial *t, uint32_t set, struct mg_error *err)
+{
+    struct mg_engine *engine = t->prepared->engine;
+    t->memory[set] = (char *)engine->pool + set * t->set_bytes;
     t->address[set] = MG_NEW_ARRAY(&t->arena, void *, t->count);
     for (uint32_t i = 0; i < t->count; i++)
         t->address[set][i] = t->memory[i == 0 && !t->operands[0].result ? 0 : set] + t->operands[i].at;
+    if (set == 0)
+        return fill_set(t, err);
+    enum mg_code code = mg_engine_copy(engine, MG_STREAM_COMPUTE, t->memory[set], t->memory[0], t->set_bytes, err);
     return code ? code : mg_engine_wait(engine, err);
 }
 
 /* Where memory is short there are fewer sets. */
 static enum mg_code make_operands(struct trial *t, struct mg_error *err)
 {
-    struct mg_error short_of;
     lay_out_all(t);
-    enum mg_code code = make_set(t, err);
-    for (uint32_t wanted = sets_wanted(t); t->sets < wanted && code == MG_OK;)
-        if (make_set(t, &short_of) != MG_OK)
-            break;
+    t->sets = sets_wanted(t);
+    enum mg_code code = take_pool(t->prepared->engine, t->sets * t->set_bytes, err);
+    while (code == MG_ERR_NOMEM && t->sets > 1) {
+        t->sets /= 2;
+        code = take_pool(t->prepared->engine, t->sets * t->set_bytes, err);
+    }
+    for (uint32_t set = 0; set < t->sets && code == MG_OK; set++)
+        code = make_set(t, set, err);
     t->clock_s = cost_of_clock(t->prepared->engine);
     return code;
 }
@@ -268,8 +293,7 @@ enum mg_code mg_prepared_time(struct mg_prepared *prepared, const struct mg_time
         return mg_prepared_refuse(prepared, err, prepared->unmeasurable);
     mg_arena_init(&t.arena, SIZE_MAX);
     enum mg_code code = mg_arena_guard(&t.arena, try_it, &t, err);
-    for (uint32_t i = 0; i < t.sets; i++)
-        mg_engine_free(prepared->engine, MG_PLACE_DEVICE, t.memory[i]);
+    give_pool_back(prepared->engine);
     mg_arena_release(&t.arena);
     return code;
 }
