@@ -106,6 +106,37 @@ def example_inputs():
 """
 
 
+BY_NAME = """
+import torch, torch.nn as nn, torch.nn.functional as F
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(256, 1024), nn.Linear(1024, 256)
+    def forward(self, x):
+        return x + self.down(F.gelu(self.up(x) / 4.0))
+model = nn.Sequential(*[Block() for _ in range(4)], nn.Linear(256, 5))
+optimizer = torch.optim.AdamW(model.parameters())
+x, y = torch.randn(8192, 256), torch.zeros(8192, dtype=torch.long)
+def step():
+    optimizer.zero_grad()
+    loss = F.cross_entropy(model(x), y)
+    loss.backward()
+    optimizer.step()
+    return loss
+"""
+
+
+def check_advice_by_name(t, script, plan):
+    """A step that takes no arguments and has not run: its batch is cut where it lies, its blocks divide by a number."""
+    train = os.path.join(TMP, "by_name.py")
+    open(train, "w").write(BY_NAME)
+    run = subprocess.run([sys.executable, script, train + ":step", "--fits", "900MB", "--seconds", "3", "--plan", plan],
+                         capture_output=True, text=True)
+    t.check("inputs read by name are cut", re.search(r"^  1\. \d+ micro-batches: ", run.stdout, re.M), run.stdout + run.stderr)
+    t.check("blocks with numbers in them are checkpointed", re.search(r"^  2\. checkpoint \d+ modules: ", run.stdout, re.M),
+            run.stdout + run.stderr)
+
+
 def test_fits(t):
     daemon = Daemon()
     try:
@@ -135,6 +166,7 @@ def test_fits(t):
                              capture_output=True, text=True)
         t.check("what does not fit has its own status, and says so", run.returncode == 3 and "Exit status 3" in run.stdout, run.stdout)
         t.check("and nothing to paste", "again(" not in run.stdout and "magis_apply.load" not in run.stdout, run.stdout)
+        check_advice_by_name(t, script, plan)
         told = subprocess.run([sys.executable, script, "--help"], capture_output=True, text=True).stdout
         t.check("the help tells what 3 means", "3 with --fits" in " ".join(told.split()), told)
         run = subprocess.run([sys.executable, script, train + ":nobody"], capture_output=True, text=True)

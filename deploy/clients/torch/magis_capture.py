@@ -29,7 +29,9 @@ import urllib.request
 import torch
 import torch.fx
 import torch.utils._pytree as pytree
+from torch._subclasses import FakeTensor
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils._mode_utils import no_dispatch
 
 URL = "http://127.0.0.1:8080"  # magisd fills in its own address when it hands this file out
 
@@ -683,15 +685,26 @@ def _holders(estimate):
     return sorted(held.items(), key=lambda pair: -pair[1])
 
 
-def _smaller(args, parts):
-    """The arguments of a micro-batch: the first of `parts` along dimension 0 of tensors that have the batch in it."""
-    leaves, spec = pytree.tree_flatten(args)
-    sizes = [leaf.shape[0] for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.dim()]
-    if not sizes or sizes[0] < parts:
-        return None
-    cut = [leaf[:sizes[0] // parts] if isinstance(leaf, torch.Tensor) and leaf.dim() and leaf.shape[0] == sizes[0] else leaf
-           for leaf in leaves]
-    return pytree.tree_unflatten(cut, spec)
+@contextlib.contextmanager
+def _micro_batch(captured, parts):
+    """The first of `parts` along dimension 0 of the inputs that have the batch in it stands in their places, and the
+    arguments made of it are given; None where the batch is too small."""
+    state = captured.state
+    inputs = [place for place in state.places if place[0] == "input" and place[2].dim()]
+    size = inputs[0][2].shape[0] if inputs else 0
+    if size < parts:
+        yield None
+        return
+    batched = [place for place in inputs if place[2].shape[0] == size]
+    try:
+        for _, _, tensor, _, puts in batched:
+            for put in puts:
+                put(tensor[:size // parts])
+        yield pytree.tree_unflatten(state.leaves, state.arg_spec)
+    finally:
+        for _, _, tensor, _, puts in batched:
+            for put in puts:
+                put(tensor)
 
 
 def _blocks(captured):
@@ -713,16 +726,40 @@ def _blocks(captured):
     return sorted(top)
 
 
+def _recomputed(function, *args, **kwargs):
+    """What a checkpoint without reentry comes to in a trace: of all that autograd saves only numbers are kept, and the
+    first that is asked for calls the function again. (With torch's own, 1.13 stumbles over plain numbers among it.)"""
+    kept, again = [], []
+
+    def keep(tensor):
+        kept.append(None)
+        return len(kept) - 1
+
+    def keep_again(tensor):
+        if tensor.dim() == 0 and not isinstance(tensor, FakeTensor):  # a number in disguise, which cannot be traced
+            with no_dispatch():
+                number = tensor.item()
+            tensor = torch.full((), number, dtype=tensor.dtype)
+        again.append(tensor)
+
+    def find(number):
+        if not again:
+            with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(keep_again, lambda unused: None):
+                function(*args, **kwargs)
+        return again[number]
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, find):
+        return function(*args, **kwargs)
+
+
 @contextlib.contextmanager
 def _checkpointed(captured, paths):
     """Those modules recompute what is inside them."""
-    from torch.utils.checkpoint import checkpoint
     wanted, changed = set(paths), []
     for module in {id(m): m for m in _modules(captured)}.values():
         if captured.state.modules.get(id(module)) in wanted:
             forward = module.forward
-            module.forward = lambda *args, forward=forward, **kwargs: checkpoint(
-                forward, *args, use_reentrant=False, preserve_rng_state=False, **kwargs)
+            module.forward = lambda *args, forward=forward, **kwargs: _recomputed(forward, *args, **kwargs)
             changed.append(module)
     try:
         yield
@@ -799,10 +836,11 @@ def _verdict(size, options):
 
 def _advise_microbatch(step, args, captured, server, options, whole):
     for parts in (2, 4, 8, 16):
-        cut = _smaller(args, parts)
-        if cut is None:
-            break
-        estimate = server.estimate(capture(step, *cut, name=captured.dump["name"]).dump, options.device)
+        with _micro_batch(captured, parts) as cut:
+            if cut is None:
+                break
+            part = capture(step, *cut, name=captured.dump["name"])
+        estimate = server.estimate(part.dump, options.device)
         size = estimate["original"]["arena_bytes"] + estimate["reserve_bytes"]
         if size <= options.fits or parts == 16:
             print("  1. %d micro-batches: %s, time x %.2f; %s" % (
