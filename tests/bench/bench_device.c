@@ -19,7 +19,7 @@
 #include "search/search.h"
 #include "zoo/zoo.h"
 
-enum { ROUNDS = 5, PRICINGS = 3, MOST_PLANS = 6 };
+enum { ROUNDS = 9, PRICINGS = 5, MOST_PLANS = 6 };
 #define RESOLUTION 0.03
 
 struct network {

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import * as format from "../../web/js/format.js";
 import {momentsOf} from "../../web/js/timeline_data.js";
-import {axisWords, groupHot, planWords, priceWords} from "../../web/js/words.js";
+import {axisWords, groupHot, planWords, priceWords, repricedWords} from "../../web/js/words.js";
 import {Checks} from "./lib.mjs";
 
 const checks = new Checks();
@@ -36,6 +36,17 @@ await checks.check("ticks of an axis tell each other apart", () => {
 
 const nothing = {regions: [], recomputed: [], swapped: [], host_bytes: 0};
 const region = {id: 0, parent: null, parts: 6, length: 32, operators: 612, axis: "d0"};
+
+await checks.check("a plan priced anew says by what, and whether it stands", () => {
+    const front = {class: "a", generation: 3, priced_class: null, priced_generation: 0,
+        original: {plan: "o", latency_s: 2, latency_before_s: 1, measured_share: 1},
+        pareto: [{plan: "p", latency_s: 4, latency_before_s: 1.5, measured_share: 0.5, stands: false}]};
+    assert.equal(repricedWords(front, "o"),
+        "By all that is measured now (generation 3) it takes 2.00 s, before 1.00 s; 100 % of its operators are measured.");
+    assert.match(repricedWords(front, "p"), /takes 4.00 s, before 1.50 s; 50 % of its .*; another plan is now as good/);
+    assert.equal(repricedWords(front, "q"), null);
+    assert.match(repricedWords({...front, priced_class: "a", priced_generation: 3}, "o"), /^Nothing was measured since: it takes 2.00 s; /);
+});
 
 await checks.check("a plan is told in one sentence", () => {
     assert.match(planWords(nothing), /^Runs the same operators once each/);

@@ -232,6 +232,10 @@ await checks.check("a plan is modelled until an agent has measured it as a whole
     await page.locator("button[data-plan]").nth(1).click();
     await until("two timelines", async () => await page.locator(".timeline").count() === 2);
     assert.match(await text("#plan-basis"), /modelled/);
+    const known = complaints.length;
+    await page.click("#do-reprice");
+    await until("nothing was measured", async () => /nothing was measured/.test(await page.locator("#toasts").textContent()));
+    assert.ok(complaints.splice(known).every((line) => /status of 409/.test(line)));
     await page.click("#do-measure");
     await until("it waits", async () => /waits for an agent/.test(await text("#plan-basis")));
     await promisify(execFile)(process.env.MAGISD ?? "build/magisd", ["agent", "--server", daemon.url, "--device", "cpu", "--once"]);

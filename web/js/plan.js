@@ -6,7 +6,7 @@ import {bytes, change, count, plural, time} from "./format.js";
 import {asProblem, problemCard} from "./problem.js";
 import {KIND_COLOURS, TimelineChart} from "./timeline_chart.js";
 import {momentsOf, total} from "./timeline_data.js";
-import {axisWords, basisWords, groupHot, measuringWords, planWords} from "./words.js";
+import {axisWords, basisWords, groupHot, measuringWords, planWords, repricedWords} from "./words.js";
 
 const MOST_ROWS = 12;
 const SAMPLES = 12;
@@ -218,7 +218,21 @@ export class PlanView {
                 this.drawBasis(point);
             }
         };
-        return h("p", {id: "plan-basis", class: "faint"}, basisWords(point), " ", measuringWords(point), " ",
+        const again = h("span", {id: "plan-repriced"});
+        const reprice = async (event) => {
+            const button = event.currentTarget;
+            button.disabled = true;
+            try {
+                again.replaceChildren(repricedWords(await api(`/jobs/${this.id}/repricing`), point.plan) ?? "", " ");
+                button.remove();
+            } catch (error) {
+                toast(error.detail ?? String(error), true);
+                button.disabled = false;
+            }
+        };
+        return h("p", {id: "plan-basis", class: "faint"}, basisWords(point), " ", measuringWords(point), " ", again,
+            point.k === null || point.k === undefined ? null : [h("button", {type: "button", class: "link", id: "do-reprice",
+                onclick: reprice}, "Price it anew"), " "],
             open || !point.basis ? null : h("button", {type: "button", class: "link", id: "do-measure", onclick: ask},
                 point.measured ? "Measure it again" : "Measure it on a device"));
     }

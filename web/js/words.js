@@ -109,6 +109,18 @@ export function basisWords(point) {
         : "Its time is modelled from the device's profile, not measured.";
 }
 
+// What a point takes by timings that came after its search (GET /jobs/{id}/repricing).
+export function repricedWords(repricing, plan) {
+    const now = [repricing.original, ...repricing.pareto].find((p) => p.plan === plan);
+    if (!now)
+        return null;
+    const same = repricing.class === repricing.priced_class && repricing.generation === repricing.priced_generation;
+    const share = Math.round(100 * now.measured_share);
+    return `${same ? "Nothing was measured since: it takes" : `By all that is measured now (generation ${repricing.generation}) it takes`} `
+        + `${time(now.latency_s)}${same ? "" : `, before ${time(now.latency_before_s)}`}; ${share} % of its operators are measured`
+        + `${now.stands === false ? "; another plan is now as good in time and memory" : ""}.`;
+}
+
 const MEASURING = {wanted: "waits for an agent with such a device", measuring: "is being measured", failed: "could not be measured"};
 
 export function measuringWords(point) {
