@@ -21,7 +21,7 @@ step() {
 
 step 200 "build" make -s -j"$(nproc)" build/magisd build/tests/test_measure build/tests/test_cuda build/tests/test_cuda_kernels build/bench/bench_device || exit 1
 step 30 "the driver's functions, recorded" build/tests/test_cuda
-step 60 "kernels on the processor and through NVRTC" build/tests/test_cuda_kernels
+step 120 "kernels on the processor and through NVRTC" build/tests/test_cuda_kernels
 step 90 "operators against the reference on $device" env MAGIS_DEVICE="$device" build/tests/test_measure
 step 40 "profile of $device" build/magisd measure --calibrate --device "$device" -o "$out/profile.json" && cat "$out/profile.json"
 for network in mlp resnet18 resnet50 bert-base gpt-neo-125m vit-base-16 unet; do
