@@ -188,7 +188,7 @@ static enum mg_code price_all(struct reader *r, const struct mg_graph *g, struct
         *plan = priced;
     }
     *out = list;
-    return code == MG_OK && *count == 0 ? damaged(err) : code;
+    return code == MG_OK && !list ? damaged(err) : code;
 }
 
 enum mg_code mg_reprice_write(struct mg_writer *w, const struct mg_graph *g, const struct mg_job_request *request,
@@ -212,7 +212,7 @@ enum mg_code mg_reprice_write(struct mg_writer *w, const struct mg_graph *g, con
         return mg_fail(err, MG_ERR_NOMEM, "", "out of memory");
     code = price_all(&r, g, pricer, &list, &count, arena, err);
     mg_pricer_free(pricer);
-    if (code == MG_OK) {
+    if (code == MG_OK && list) {
         find_standing(list + 1, count - 1);
         write_answer(w, head, list, count);
     }

@@ -23,7 +23,7 @@ static int64_t step_of(const char *letters, const struct mg_shape *shape, char l
 static bool summed_letters(const struct mg_einsum *e, const int64_t *size, char *letters, struct mg_shape *shape)
 {
     shape->rank = 0;
-    for (char c = 'A'; c <= 'z'; c++) {
+    for (char c = 'A'; c <= (char)'z'; c++) {
         if ((c > 'Z' && c < 'a') || size[mg_einsum_index(c)] == 0 || mg_einsum_at(MG_EINSUM_RESULT(e), c) >= 0)
             continue;
         if (shape->rank == MG_MAX_RANK)
