@@ -211,7 +211,9 @@ export class PlanView {
         const ask = async (event) => {
             event.currentTarget.disabled = true;
             try {
-                await api(`/jobs/${this.id}/plans/${point.plan}/measure`, {method: "POST", json: {device: "any"}});
+                const wish = await api(`/jobs/${this.id}/plans/${point.plan}/measure`, {method: "POST", json: {device: "any"}});
+                if (wish.note)
+                    toast(wish.note, true);
                 this.onMeasuring();
             } catch (error) {
                 toast(error.detail ?? String(error), true);
