@@ -72,11 +72,36 @@ void mg_arena_init(struct mg_arena *arena, size_t limit)
     *arena = (struct mg_arena){.limit = limit};
 }
 
+void mg_arena_init_within(struct mg_arena *arena, struct mg_arena *payer)
+{
+    *arena = (struct mg_arena){.limit = SIZE_MAX, .payer = payer};
+}
+
+/* Counts a block in, or out where `sign` is negative. */
+static void charge(struct mg_arena *arena, const struct mg_arena_block *block, int sign)
+{
+    size_t bytes = sizeof *block + block->capacity;
+    for (; arena; arena = arena->payer) {
+        arena->used = sign < 0 ? arena->used - bytes : arena->used + bytes;
+        arena->peak = arena->used > arena->peak ? arena->used : arena->peak;
+    }
+}
+
+/* Of the arena and those that pay for it, the one whose budget is nearest to its end. */
+static const struct mg_arena *tightest(const struct mg_arena *arena)
+{
+    const struct mg_arena *least = arena;
+    for (; arena; arena = arena->payer)
+        if (arena->limit - arena->used < least->limit - least->used)
+            least = arena;
+    return least;
+}
+
 static void drop_head(struct mg_arena *arena)
 {
     struct mg_arena_block *block = arena->head;
     arena->head = block->previous;
-    arena->used -= sizeof *block + block->capacity;
+    charge(arena, block, -1);
     UNPOISON(block_data(block), block->capacity);
     free(block);
 }
@@ -93,7 +118,8 @@ static size_t choose_capacity(const struct mg_arena *arena, size_t need)
     if (wanted > LAST_BLOCK)
         wanted = LAST_BLOCK;
     size_t header = sizeof(struct mg_arena_block);
-    size_t left = arena->limit - arena->used;
+    const struct mg_arena *payer = tightest(arena);
+    size_t left = payer->limit - payer->used;
     if (left < header || left - header < need)
         return 0;
     if (wanted > left - header)
@@ -112,9 +138,7 @@ static void add_block(struct mg_arena *arena, size_t need)
     *block = (struct mg_arena_block){.previous = arena->head, .capacity = capacity};
     POISON(block_data(block), capacity);
     arena->head = block;
-    arena->used += sizeof *block + capacity;
-    if (arena->used > arena->peak)
-        arena->peak = arena->used;
+    charge(arena, arena->head, 1);
 }
 
 static void *take(struct mg_arena *arena, size_t size)
@@ -245,9 +269,10 @@ enum mg_code mg_arena_guard(struct mg_arena *arena, enum mg_code (*fn)(void *con
     jmp_buf *const outer = arena->guard;
     arena->guard = &here;
     if (setjmp(here)) {
+        const struct mg_arena *payer = tightest(arena);
         arena->guard = outer;
-        return mg_fail(err, MG_ERR_NOMEM, "", "out of memory (%zu bytes in use, budget %zu)", arena->used,
-                       arena->limit);
+        return mg_fail(err, MG_ERR_NOMEM, "", "out of memory (%zu bytes in use, budget %zu)", payer->used,
+                       payer->limit);
     }
     enum mg_code code = fn(context, err);
     arena->guard = outer;

@@ -24,6 +24,7 @@ struct mg_arena {
     size_t used;  /* bytes held in blocks */
     size_t peak;  /* largest `used` so far */
     jmp_buf *guard;
+    struct mg_arena *payer; /* whose budget it uses up too, or NULL */
 };
 
 struct mg_arena_mark {
@@ -32,6 +33,9 @@ struct mg_arena_mark {
 };
 
 void mg_arena_init(struct mg_arena *arena, size_t limit);
+/* An arena of another lifetime on the budget of `payer`, whose `used` and `peak` count its blocks. It is released before
+ * the payer is. */
+void mg_arena_init_within(struct mg_arena *arena, struct mg_arena *payer);
 void mg_arena_release(struct mg_arena *arena);
 
 /* Zeroed memory; size 0 gives a valid pointer. */

@@ -192,9 +192,8 @@ enum mg_code mg_onnx_read(const struct mg_bytes *source, const struct mg_onnx_op
     struct mg_arena reading;
     struct request request = {source, options, arena, options->keep_data ? arena : &reading, out};
     *out = (struct mg_onnx_model){0};
-    mg_arena_init(&reading, arena->limit - arena->used);
+    mg_arena_init_within(&reading, arena);
     enum mg_code code = mg_arena_guard(arena, read_guarded, &request, err ? err : &ignored);
-    arena->peak = arena->used + reading.peak > arena->peak ? arena->used + reading.peak : arena->peak;
     mg_arena_release(&reading);
     return code;
 }

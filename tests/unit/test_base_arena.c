@@ -153,6 +153,40 @@ Test(arena, stays_within_its_budget)
     }
 }
 
+static enum mg_code alternate(void *context, struct mg_error *err)
+{
+    struct mg_arena *arena = context;
+    (void)err;
+    for (int i = 0; i < 100000; i++) {
+        mg_arena_alloc(arena, 100);
+        mg_arena_alloc(arena->payer, 100);
+    }
+    return MG_OK;
+}
+
+static enum mg_code guard_payer(void *context, struct mg_error *err)
+{
+    struct mg_arena *arena = context;
+    return mg_arena_guard(arena->payer, alternate, arena, err);
+}
+
+Test(arena, shares_the_budget_of_its_payer)
+{
+    struct mg_arena payer, arena;
+    struct mg_error err = {0};
+    mg_arena_init(&payer, 300000);
+    mg_arena_init_within(&arena, &payer);
+    cr_assert_eq(mg_arena_guard(&arena, guard_payer, &arena, &err), MG_ERR_NOMEM);
+    expect_error(&err, MG_ERR_NOMEM, "budget 300000");
+    cr_assert(arena.used > 100000 && payer.used > arena.used + 100000);
+    cr_assert_leq(payer.peak, 300000);
+    size_t both = payer.used, own = arena.used;
+    mg_arena_release(&arena);
+    cr_assert(arena.used == 0 && payer.used == both - own);
+    mg_arena_release(&payer);
+    cr_assert_eq(payer.used, 0);
+}
+
 static enum mg_code overflow_product(void *context, struct mg_error *err)
 {
     (void)err;
