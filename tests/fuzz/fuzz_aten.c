@@ -1,21 +1,7 @@
 /* Any bytes as a captured PyTorch step (magis-aten/1): refused with a reason, or translated; what normalises is sound
  * and survives writing and reading as a native graph. */
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "tests/fuzz/fuzz.h"
 #include "formats/aten_priv.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(bool truth, const char *what, const struct mg_error *err)
-{
-    if (truth)
-        return;
-    fprintf(stderr, "violated: %s: %s %s\n", what, err->pointer, err->message);
-    abort();
-}
 
 struct step {
     const char *text;

@@ -1,21 +1,7 @@
 /* Any bytes as a native graph: refused with a reason, or built; what normalises is sound and survives
  * writing and reading with the same digest. */
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "tests/fuzz/fuzz.h"
 #include "formats/formats.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(bool truth, const char *what, const struct mg_error *err)
-{
-    if (truth)
-        return;
-    fprintf(stderr, "violated: %s: %s %s\n", what, err->pointer, err->message);
-    abort();
-}
 
 static struct mg_graph *read_graph(const char *text, size_t size, struct mg_arena *arena, struct mg_error *err)
 {

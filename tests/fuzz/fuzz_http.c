@@ -3,17 +3,13 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "tests/fuzz/fuzz.h"
 #include "server/http.h"
 #include "server/jobs.h"
 #include "zoo/zoo.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define UNUSED __attribute__((unused))
 
@@ -163,24 +159,39 @@ static struct server *open_server(void)
     return s;
 }
 
-/* Ports would run out: no TIME_WAIT here, and where the server closes first it is spread over many addresses. */
-static int connect_to(const struct server *s)
+/* A connection from one of many addresses, or -1. Ports would run out: no TIME_WAIT here, and where the server closes
+ * first it is spread over the addresses. */
+static int try_to_connect(const struct sockaddr_in *to, uint32_t from)
 {
-    static uint32_t connections;
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    struct sockaddr_in from = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK + ++connections % 128)}};
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK + from % 128)}};
     const struct linger abrupt = {1, 0};
     const int port_later = 1;
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &port_later, sizeof port_later);
-    if (bind(fd, (struct sockaddr *)&from, sizeof from) != 0)
-        abort();
-    address.sin_port = htons((uint16_t)strtol(strrchr(mg_http_address(s->http), ':') + 1, NULL, 10));
     setsockopt(fd, SOL_SOCKET, SO_LINGER, &abrupt, sizeof abrupt);
-    if (connect(fd, (struct sockaddr *)&address, sizeof address) != 0)
-        abort();
-    fcntl(fd, F_SETFL, O_NONBLOCK);
-    return fd;
+    if (fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof address) == 0 &&
+        connect(fd, (const struct sockaddr *)to, sizeof *to) == 0)
+        return fd;
+    close(fd);
+    return -1;
+}
+
+/* A signal may interrupt, and another program may hold the ports of one address: that is no fault of the server. */
+static int connect_to(const struct server *s)
+{
+    static uint32_t connections;
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    address.sin_port = htons((uint16_t)strtol(strrchr(mg_http_address(s->http), ':') + 1, NULL, 10));
+    for (int tries = 0; tries < 1000; tries++) {
+        int fd = try_to_connect(&address, ++connections);
+        if (fd >= 0) {
+            fcntl(fd, F_SETFL, O_NONBLOCK);
+            return fd;
+        }
+        usleep(10000);
+    }
+    perror("connect");
+    abort();
 }
 
 /* True when the other side has closed. */

@@ -1,22 +1,9 @@
 /* Any bytes: the reader must refuse or accept them without harm, by skipping and by visiting alike;
  * what it accepts is written anew, read again and must then be written the same. */
 #include <inttypes.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
+#include "tests/fuzz/fuzz.h"
 #include "base/json.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(bool truth, const char *what)
-{
-    if (truth)
-        return;
-    fprintf(stderr, "violated: %s\n", what);
-    abort();
-}
 
 static void copy_value(struct mg_json *json, struct mg_writer *w);
 
@@ -109,7 +96,7 @@ static void skip_value(struct mg_json *json, const struct input *in)
     mg_json_init(&quick, in->arena, in->text, in->size);
     bool quickly = mg_json_extent(&quick, &quick_text, &quick_size);
     if (mg_json_skip(json, &text, &size))
-        require(quickly && quick_text == text && quick_size == size, "both extents are the same");
+        require(quickly && quick_text == text && quick_size == size, "both extents are the same", NULL);
 }
 
 static enum mg_code read_input(void *context, struct mg_error *err)
@@ -122,7 +109,7 @@ static enum mg_code read_input(void *context, struct mg_error *err)
     else
         skip_value(&json, in);
     bool ok = mg_json_finish(&json);
-    require(ok == (json.err.code == MG_OK), "finish agrees with the error");
+    require(ok == (json.err.code == MG_OK), "finish agrees with the error", NULL);
     *err = json.err;
     return json.err.code;
 }
@@ -145,16 +132,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     mg_writer_init(&second);
     enum mg_code skipped = read_once((const char *)data, size, NULL);
     enum mg_code code = read_once((const char *)data, size, &first);
-    require(code != MG_OK || skipped == MG_OK, "what is read can be skipped");
-    require(skipped == MG_OK || skipped == MG_ERR_NOMEM || code != MG_OK, "what is skipped over was well-formed");
+    require(code != MG_OK || skipped == MG_OK, "what is read can be skipped", NULL);
+    require(skipped == MG_OK || skipped == MG_ERR_NOMEM || code != MG_OK, "what is skipped over was well-formed", NULL);
     if (code == MG_OK) {
-        require(mg_writer_finish(&first), "the copy is complete");
+        require(mg_writer_finish(&first), "the copy is complete", NULL);
         code = read_once(first.data, first.size, &second);
-        require(code == MG_OK || code == MG_ERR_NOMEM, "the copy is read again");
+        require(code == MG_OK || code == MG_ERR_NOMEM, "the copy is read again", NULL);
         if (code == MG_OK)
             require(mg_writer_finish(&second) && second.size == first.size &&
                         !memcmp(first.data, second.data, first.size),
-                    "the copy's copy is the copy");
+                    "the copy's copy is the copy", NULL);
     }
     mg_writer_release(&first);
     mg_writer_release(&second);

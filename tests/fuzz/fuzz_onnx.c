@@ -1,21 +1,7 @@
 /* Any bytes as an ONNX model: refused with a reason, having taken little memory for what was read, or built; what
  * normalises is sound. The bytes arrive in chunks of different sizes, which must not matter. */
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "tests/fuzz/fuzz.h"
 #include "formats/onnx.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(bool truth, const char *what, const struct mg_error *err)
-{
-    if (truth)
-        return;
-    fprintf(stderr, "violated: %s: %s %s\n", what, err->pointer, err->message);
-    abort();
-}
 
 struct chunks {
     const uint8_t *data;

@@ -1,13 +1,9 @@
 /* Plans as JSON for one small graph: whatever is read can be simulated, placed, checked, drawn, and is written
  * back in a form that reads back equal; of what the checker accepts the simulator finds the same figures. */
 #include <math.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 
+#include "tests/fuzz/fuzz.h"
 #include "plan/plan.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* y = relu(x w) + x, w updated by a gradient from outside. */
 static struct mg_graph *small_graph(struct mg_arena *arena)

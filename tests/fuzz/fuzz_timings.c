@@ -1,21 +1,7 @@
 /* Any bytes as posted timings, as one document and as lines: refused with a reason, or read; what was read is written
  * as lines that say the same. */
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "tests/fuzz/fuzz.h"
 #include "server/timing_parse.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(bool truth, const char *what, const struct mg_error *err)
-{
-    if (truth)
-        return;
-    fprintf(stderr, "violated: %s: %s %s\n", what, err->pointer, err->message);
-    abort();
-}
 
 struct posted {
     const char *text;

@@ -1,13 +1,10 @@
 /* Replays a corpus against a fuzz target without libFuzzer: each file in a process of its own, so
  * that one crash hides no other. usage: replay FOLDER */
 #include <dirent.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "tests/fuzz/fuzz.h"
 
 static int replay(const char *path)
 {
