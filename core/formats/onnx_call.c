@@ -2,56 +2,15 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/digest.h"
 #include "formats/onnx_priv.h"
 
 enum { MAX_LIST = 1 << 16 };
 
 /* ---- names ---- */
 
-static uint64_t hash_of(const char *name)
+const char *mg_onnx_unique(struct mg_names *names, struct mg_arena *arena, const char *name)
 {
-    return mg_hash_bytes(name, strlen(name), 0).lo;
-}
-
-static size_t slot_of(const struct onnx_names *names, const char *name, uint64_t hash)
-{
-    size_t at = (size_t)hash & (names->capacity - 1);
-    while (names->slot[at].name && (names->slot[at].hash != hash || strcmp(names->slot[at].name, name) != 0))
-        at = (at + 1) & (names->capacity - 1);
-    return at;
-}
-
-static void grow_names(struct onnx_names *names, struct mg_arena *arena)
-{
-    struct onnx_names old = *names;
-    names->capacity = old.capacity ? old.capacity * 2 : 4;
-    names->slot = MG_NEW_ARRAY(arena, struct onnx_name_slot, names->capacity);
-    for (size_t i = 0; i < old.capacity; i++)
-        if (old.slot[i].name)
-            names->slot[slot_of(names, old.slot[i].name, old.slot[i].hash)] = old.slot[i];
-}
-
-void **mg_onnx_name(struct onnx_names *names, struct mg_arena *arena, const char *name)
-{
-    uint64_t hash = hash_of(name);
-    if (names->count * 2 >= names->capacity)
-        grow_names(names, arena);
-    struct onnx_name_slot *slot = &names->slot[slot_of(names, name, hash)];
-    names->count += !slot->name;
-    slot->name = name;
-    slot->hash = hash;
-    return &slot->what;
-}
-
-void *mg_onnx_find(const struct onnx_names *names, const char *name)
-{
-    return names->capacity ? names->slot[slot_of(names, name, hash_of(name))].what : NULL;
-}
-
-const char *mg_onnx_unique(struct onnx_names *names, struct mg_arena *arena, const char *name)
-{
-    void **slot = mg_onnx_name(names, arena, name);
+    void **slot = mg_names_at(names, arena, name);
     uintptr_t used = (uintptr_t)*slot;
     if (!used) {
         *slot = (void *)(uintptr_t)1;
@@ -60,9 +19,9 @@ const char *mg_onnx_unique(struct onnx_names *names, struct mg_arena *arena, con
     const char *other;
     do
         other = mg_arena_printf(arena, "%s_%zu", name, (size_t)++used);
-    while (mg_onnx_find(names, other));
-    *mg_onnx_name(names, arena, name) = (void *)used;
-    *mg_onnx_name(names, arena, other) = (void *)(uintptr_t)1;
+    while (mg_names_find(names, other));
+    *mg_names_at(names, arena, name) = (void *)used;
+    *mg_names_at(names, arena, other) = (void *)(uintptr_t)1;
     return other;
 }
 

@@ -50,7 +50,7 @@ bool mg_onnx_declared_results(struct onnx_call *c, struct mg_onnx_data *shapes)
 {
     for (uint32_t i = 0; i < c->out_count; i++) {
         const char *name = ONNX_NAME(c->node->outputs, i);
-        if (!*name || !bind_shape(c->m, mg_onnx_find(&c->s->declared, name), &shapes[i]))
+        if (!*name || !bind_shape(c->m, mg_names_find(&c->s->declared, name), &shapes[i]))
             return false;
     }
     return c->out_count > 0;
@@ -61,7 +61,7 @@ void mg_onnx_index_declared(struct onnx_scope *s, const struct onnx_list *infos)
     for (uint32_t i = 0; i < infos->count; i++) {
         struct onnx_value_info *info = ONNX_AT(*infos, struct onnx_value_info, i);
         if (info->name)
-            *mg_onnx_name(&s->declared, s->m->arena, info->name) = info;
+            *mg_names_at(&s->declared, s->m->arena, info->name) = info;
     }
 }
 
@@ -86,7 +86,7 @@ static enum mg_code fail_input(struct onnx_import *m, const struct onnx_value_in
         if (bind_dimension(m, dim, name, d) >= 0)
             continue;
         const char *symbol = dim->symbol && *dim->symbol ? dim->symbol : mg_arena_printf(m->arena, "%s.%u", name, d);
-        void **seen = mg_onnx_name(&m->symbols, m->arena, symbol);
+        void **seen = mg_names_at(&m->symbols, m->arena, symbol);
         listed = true;
         if (!*seen && strlen(*open) < 300)
             *open = mg_arena_printf(m->arena, "%s%s%.100s", *open, **open ? ", " : "", symbol);
@@ -102,7 +102,7 @@ enum mg_code mg_onnx_add_inputs(struct onnx_scope *s, const struct onnx_graph *g
     for (uint32_t i = 0; i < graph->inputs.count; i++) {
         struct onnx_value_info *info = ONNX_AT(graph->inputs, struct onnx_value_info, i);
         info->name = info->name ? info->name : "";
-        if (mg_onnx_find(&s->values, info->name))
+        if (mg_names_find(&s->values, info->name))
             continue; /* an initialiser listed among the inputs, as IR version 3 wants it */
         struct onnx_value *value = MG_NEW(m->arena, struct onnx_value);
         struct mg_onnx_data shape;

@@ -23,7 +23,7 @@ void mg_onnx_add_reason(struct onnx_import *m, const char *text)
 struct onnx_value *mg_onnx_lookup(const struct onnx_scope *s, const char *name)
 {
     for (; s; s = s->outer) {
-        struct onnx_value *value = mg_onnx_find(&s->values, name);
+        struct onnx_value *value = mg_names_find(&s->values, name);
         if (value)
             return value;
     }
@@ -32,7 +32,7 @@ struct onnx_value *mg_onnx_lookup(const struct onnx_scope *s, const char *name)
 
 void mg_onnx_define(struct onnx_scope *s, const char *name, struct onnx_value *value)
 {
-    *mg_onnx_name(&s->values, s->m->arena, name) = value;
+    *mg_names_at(&s->values, s->m->arena, name) = value;
 }
 
 /* Contents outlive the reading. */
@@ -107,8 +107,8 @@ static void index_functions(struct onnx_import *m)
     for (uint32_t i = 0; i < m->model->functions.count; i++) {
         struct onnx_function *f = ONNX_AT(m->model->functions, struct onnx_function, i);
         if (f->name)
-            *mg_onnx_name(&m->functions, m->arena,
-                          mg_arena_printf(m->arena, "%s\n%s", f->domain ? f->domain : "", f->name)) = f;
+            *mg_names_at(&m->functions, m->arena,
+                         mg_arena_printf(m->arena, "%s\n%s", f->domain ? f->domain : "", f->name)) = f;
     }
 }
 

@@ -102,7 +102,7 @@ static void add_opaque(struct onnx_call *c, const struct mg_onnx_data *shapes)
 static const struct onnx_function *function_of(struct onnx_import *m, const struct onnx_node *node)
 {
     const char *domain = node->domain ? node->domain : "";
-    return mg_onnx_find(&m->functions, mg_arena_printf(m->arena, "%s\n%s", domain, node->op_type));
+    return mg_names_find(&m->functions, mg_arena_printf(m->arena, "%s\n%s", domain, node->op_type));
 }
 
 static void run_rule(struct onnx_call *c, const struct onnx_rule *rule)
@@ -217,7 +217,7 @@ static void inline_function(struct onnx_call *c, const struct onnx_function *f)
         return;
     }
     for (uint32_t i = 0; i < wanted; i++) {
-        struct onnx_value *value = mg_onnx_find(&body->values, ONNX_NAME(f->outputs, i));
+        struct onnx_value *value = mg_names_find(&body->values, ONNX_NAME(f->outputs, i));
         if (!value)
             mg_onnx_invalid(c, "the function's output '%.100s' is made by nothing", ONNX_NAME(f->outputs, i));
         mg_onnx_alias(c, i, value);

@@ -8,10 +8,10 @@
 struct order {
     struct onnx_scope *s;
     const struct onnx_list *nodes;
-    struct onnx_names producers; /* of names made in this list: node index + 1 as a pointer */
-    uint8_t *state;              /* of each node: what follows */
-    uint32_t *stack;             /* nodes being visited, */
-    uint32_t *at;                /* the next operand of each */
+    struct mg_names producers; /* of names made in this list: node index + 1 as a pointer */
+    uint8_t *state;            /* of each node: what follows */
+    uint32_t *stack;           /* nodes being visited, */
+    uint32_t *at;              /* the next operand of each */
     size_t depth;
     struct onnx_free_names *operands; /* of each node that was looked at */
 };
@@ -24,7 +24,7 @@ static const struct onnx_node *node_at(const struct order *o, uint32_t i)
 
 static uint32_t producer_of(const struct order *o, const char *name)
 {
-    return *name ? (uint32_t)(uintptr_t)mg_onnx_find(&o->producers, name) : 0;
+    return *name ? (uint32_t)(uintptr_t)mg_names_find(&o->producers, name) : 0;
 }
 
 void mg_onnx_collect_free(struct mg_arena *arena, const struct onnx_graph *graph, struct onnx_free_names *out,
@@ -69,7 +69,7 @@ static enum mg_code index_producers(struct order *o)
             const char *name = ONNX_NAME(node->outputs, k);
             if (!*name)
                 continue;
-            void **slot = mg_onnx_name(&o->producers, o->s->m->arena, name);
+            void **slot = mg_names_at(&o->producers, o->s->m->arena, name);
             if (*slot)
                 return mg_fail(o->s->m->err, MG_ERR_INVALID, "", "two nodes make '%.200s'", name);
             *slot = (void *)(uintptr_t)(i + 1);

@@ -7,24 +7,13 @@
 #ifndef MG_FORMATS_ONNX_PRIV_H
 #define MG_FORMATS_ONNX_PRIV_H
 
+#include "base/names.h"
 #include "formats/onnx_proto.h"
 
 /* ---- names ---- */
 
-/* A hash table from texts (kept by the caller) to pointers. */
-struct onnx_names {
-    struct onnx_name_slot {
-        const char *name;
-        void *what;
-        uint64_t hash;
-    } * slot;
-    size_t capacity, count;
-};
-/* The slot of a name, made if it is not there (what = NULL). */
-void **mg_onnx_name(struct onnx_names *names, struct mg_arena *arena, const char *name);
-void *mg_onnx_find(const struct onnx_names *names, const char *name); /* NULL if unknown */
 /* `name`, or the first of name_2, name_3, ... that is not taken yet; taken from now on. For tables of nothing else. */
-const char *mg_onnx_unique(struct onnx_names *names, struct mg_arena *arena, const char *name);
+const char *mg_onnx_unique(struct mg_names *names, struct mg_arena *arena, const char *name);
 
 /* ---- values ---- */
 
@@ -56,7 +45,7 @@ struct onnx_import {
     const struct onnx_model *model;
     struct mg_onnx_model *out;
     struct mg_graph *g;
-    struct onnx_names op_names, value_names, functions, symbols;
+    struct mg_names op_names, value_names, functions, symbols;
     struct onnx_reason *reasons; /* what is not supported */
     size_t reason_count, reason_capacity;
     uint64_t node_count, node_limit; /* counting those of functions at each call */
@@ -65,8 +54,8 @@ struct onnx_import {
 struct onnx_scope {
     struct onnx_import *m;
     const struct onnx_scope *outer;
-    struct onnx_names values;        /* struct onnx_value */
-    struct onnx_names declared;      /* struct onnx_value_info */
+    struct mg_names values;          /* struct onnx_value */
+    struct mg_names declared;        /* struct onnx_value_info */
     int64_t opset;                   /* of the default domain */
     const char *prefix;              /* of the names of operators and values made here */
     const struct onnx_scope *caller; /* of a function's body: where the call stands, */
