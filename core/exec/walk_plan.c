@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "base/names.h"
 #include "exec/exec_priv.h"
 
 static void index_members(struct mg_runner *run)
@@ -20,20 +21,17 @@ static void index_members(struct mg_runner *run)
     }
 }
 
-static mg_op op_named(const struct mg_graph *g, const char *name)
-{
-    mg_op op = 0;
-    while (op < g->op_count && strcmp(g->ops[op].name, name) != 0)
-        op++;
-    return op;
-}
-
 /* Operators that a rewrite adds are not in the original; none of them is random. */
 static void find_origins(struct mg_runner *run)
 {
     run->origin = MG_NEW_ARRAY(run->arena, mg_op, run->g->op_count);
-    for (mg_op op = 0; op < run->g->op_count; op++)
-        run->origin[op] = run->g == run->original ? op : op_named(run->original, run->g->ops[op].name);
+    struct mg_names index = {0}; /* numbers of operators, counted from 1 */
+    for (mg_op op = 0; op < run->original->op_count; op++)
+        *mg_names_at(&index, run->arena, run->original->ops[op].name) = (void *)((uintptr_t)op + 1);
+    for (mg_op op = 0; op < run->g->op_count; op++) {
+        uintptr_t number = (uintptr_t)mg_names_find(&index, run->g->ops[op].name);
+        run->origin[op] = number ? (mg_op)(number - 1) : (mg_op)run->original->op_count;
+    }
 }
 
 static mg_value original_of(const struct mg_runner *run, mg_value value)

@@ -22,6 +22,8 @@ enum mg_code mg_write_json(struct mg_export *e);
 enum mg_code mg_write_torch(struct mg_export *e);
 enum mg_code mg_write_checkpoint(struct mg_export *e);
 enum mg_code mg_write_onnx(struct mg_export *e);
+/* A model of at most that many bytes: contents of weights that find no room are left out, their values are inputs. */
+enum mg_code mg_write_onnx_within(struct mg_export *e, uint64_t most);
 
 /* The inside of a JSON string: all but letters, digits and a few signs becomes `escape`uXXXX, where `escape` is a
  * backslash, or two of them inside another string. */

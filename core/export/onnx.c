@@ -2,7 +2,7 @@
  * written out. Weights are inputs by their names, or initializers where the caller knows their contents. */
 #include "export/onnx_walk.h"
 
-enum { MODEL_BYTES = 2000000000 }; /* a message of protocol buffers ends at 2 GiB */
+enum { MODEL_BYTES = 2000000000, MARGIN = 1000 }; /* a message of protocol buffers ends at 2 GiB */
 
 static const char about[] =
     "A plan of magisd: run the nodes one after the other, in this order, and drop each tensor after its last reader.\n"
@@ -99,32 +99,30 @@ static void put_value(struct mg_onnx_walk *w, struct mg_writer *graph, uint32_t 
     mg_wire_put_int(&inner[0], 1, mg_onnx_elem_type(info->dtype));
     mg_wire_put_message(&inner[0], 2, &list);
     mg_wire_put_message(&inner[1], 1, &inner[0]);
-    mg_wire_put_text(&inner[2], 1, info->name);
+    mg_wire_put_text(&inner[2], 1, w->name[value]);
     mg_wire_put_message(&inner[2], 2, &inner[1]);
     mg_wire_put_message(graph, field, &inner[2]);
     mg_writer_release(&list);
 }
 
-static const struct mg_onnx_data *contents_of(const struct mg_onnx_walk *w, const char *name)
+/* What the model has so far; `graph`: its inputs and outputs. */
+static uint64_t model_bytes(const struct mg_onnx_walk *w, const struct mg_writer *graph)
 {
-    const struct mg_onnx_model *known = w->e->known;
-    for (size_t i = 0; known && i < known->content_count; i++)
-        if (strcmp(known->contents[i].value, name) == 0)
-            return known->contents[i].data;
-    return NULL;
+    return mg_onnx_written(w) + graph->size + sizeof about + strlen(w->e->original->name) + MARGIN;
 }
 
-static bool put_contents(struct mg_onnx_walk *w, const struct mg_value_info *value)
+static bool put_contents(struct mg_onnx_walk *w, const struct mg_writer *graph, mg_value v)
 {
-    const struct mg_onnx_data *data = contents_of(w, value->name);
-    if (!data || w->sink.initializers.size + value->bytes > MODEL_BYTES)
+    const struct mg_value_info *value = &w->e->g->values[v];
+    const struct mg_onnx_data *data = w->contents[v];
+    if (!data || model_bytes(w, graph) + strlen(w->name[v]) + value->bytes > w->most)
         return false;
     struct mg_arena_mark mark = mg_arena_mark(w->e->arena);
     int64_t count = mg_shape_elements(&value->shape);
     double *numbers = MG_NEW_ARRAY(w->e->arena, double, count + 1);
     for (int64_t i = 0; i < count; i++)
         numbers[i] = mg_onnx_data_at(data, i);
-    mg_emit_initializer(&w->sink, value->name, value->dtype, &value->shape,
+    mg_emit_initializer(&w->sink, w->name[v], value->dtype, &value->shape,
                         mg_onnx_encode(value->dtype, numbers, count, w->e->arena));
     mg_arena_rewind(w->e->arena, mark);
     return true;
@@ -138,7 +136,7 @@ static void put_given(struct mg_onnx_walk *w, struct mg_writer *graph)
             const struct mg_value_info *value = &w->e->g->values[v];
             if (value->kind == MG_KIND_COMPUTED || (value->kind == MG_KIND_INPUT) != (pass == 0))
                 continue;
-            if (pass == 0 || !put_contents(w, value))
+            if (pass == 0 || !put_contents(w, graph, v))
                 put_value(w, graph, 11, v);
         }
 }
@@ -149,11 +147,11 @@ static enum mg_code put_outputs(struct mg_onnx_walk *w, struct mg_writer *graph)
     for (size_t i = 0; i < original->output_count; i++) {
         const char *name = original->values[original->outputs[i]].name;
         mg_value value = mg_graph_find_value(w->e->g, name);
-        const char *have = value == MG_NONE ? NULL : w->named[value] ? name : mg_onnx_final(w, value);
+        const char *have = value == MG_NONE ? NULL : w->named[value] ? w->name[value] : mg_onnx_final(w, value);
         if (!have)
             return mg_fail(w->e->err, MG_ERR_INVALID, "", "the plan does not hold an output at its end");
         if (!w->named[value])
-            mg_emit_one(&w->sink, name, "Identity", IN(have), NULL);
+            mg_emit_one(&w->sink, w->name[value], "Identity", IN(have), NULL);
         w->named[value] = true;
         put_value(w, graph, 12, value);
     }
@@ -188,18 +186,35 @@ static void put_model(struct mg_onnx_walk *w, struct mg_writer *graph)
     put_property(w, "magis_peak_bytes", mg_arena_printf(w->e->arena, "%llu", (unsigned long long)figures->peak_bytes));
 }
 
+/* In ONNX an empty name says that nothing is there. */
+static void name_values(struct mg_onnx_walk *w)
+{
+    const struct mg_graph *g = w->e->g;
+    const struct mg_onnx_model *known = w->e->known;
+    w->name = MG_NEW_ARRAY(w->e->arena, const char *, g->value_count);
+    w->contents = MG_NEW_ARRAY(w->e->arena, const struct mg_onnx_data *, g->value_count);
+    for (mg_value v = 0; v < g->value_count; v++)
+        w->name[v] = *g->values[v].name ? g->values[v].name : mg_emit_fresh(&w->sink, "value");
+    for (size_t i = 0; known && i < known->content_count; i++) {
+        mg_value v = mg_graph_find_value(g, known->contents[i].value);
+        if (v != MG_NONE)
+            w->contents[v] = known->contents[i].data;
+    }
+}
+
 static void begin(struct mg_onnx_walk *w)
 {
     const struct mg_plan *plan = w->e->plan;
     w->held = MG_NEW_ARRAY(w->e->arena, struct mg_onnx_held, plan->instance_count);
     w->joined = MG_NEW_ARRAY(w->e->arena, struct mg_onnx_joined *, plan->instance_count);
     w->named = MG_NEW_ARRAY(w->e->arena, bool, w->e->g->value_count);
+    name_values(w);
     for (mg_value v = 0; v < w->e->g->value_count; v++)
         w->named[v] = w->e->g->values[v].kind != MG_KIND_COMPUTED;
     for (uint32_t i = 0; i < plan->instance_count; i++) {
-        if (plan->instances[i].made_by != MG_NONE || plan->instances[i].view_of != MG_NONE)
+        if (!mg_instance_given(w->e, i))
             continue;
-        w->held[i].name = w->e->g->values[plan->instances[i].value].name;
+        w->held[i].name = w->name[plan->instances[i].value];
         mg_onnx_whole_box(w->e->g, plan->instances[i].value, &w->held[i].box);
     }
 }
@@ -210,15 +225,18 @@ static enum mg_code write_model(struct mg_onnx_walk *w)
     if (!is_possible(w))
         return unsupported(w);
     begin(w);
-    put_given(w, graph);
     enum mg_code code = mg_onnx_walk_steps(w, 0, (uint32_t)w->e->plan->step_count);
     if (code == MG_OK)
         code = put_outputs(w, graph);
     if (code == MG_OK && w->sink.reason_count)
         code = unsupported(w);
-    if (code == MG_OK)
-        put_model(w, graph);
-    return code;
+    if (code != MG_OK)
+        return code;
+    put_given(w, graph); /* last: contents take the room that is left */
+    if (model_bytes(w, graph) > w->most)
+        return mg_onnx_too_large(w);
+    put_model(w, graph);
+    return MG_OK;
 }
 
 static enum mg_code write_guarded(void *context, struct mg_error *err)
@@ -229,8 +247,14 @@ static enum mg_code write_guarded(void *context, struct mg_error *err)
 
 enum mg_code mg_write_onnx(struct mg_export *e)
 {
+    return mg_write_onnx_within(e, MODEL_BYTES);
+}
+
+enum mg_code mg_write_onnx_within(struct mg_export *e, uint64_t most)
+{
     struct mg_onnx_walk *w = MG_NEW(e->arena, struct mg_onnx_walk);
     w->e = e;
+    w->most = most;
     mg_sink_init(&w->sink, e->g, e->arena);
     enum mg_code code = mg_arena_guard(e->arena, write_guarded, w, e->err); /* its buffers are not the arena's */
     mg_sink_release(&w->sink);

@@ -165,13 +165,12 @@ const char *mg_emit_fresh(struct mg_onnx_sink *s, const char *base)
 
 void mg_emit_reason(struct mg_onnx_sink *s, const char *text)
 {
-    size_t i = 0;
-    while (i < s->reason_count && strcmp(s->reasons[i].text, text) != 0)
-        i++;
-    if (i == s->reason_count)
-        *MG_PUSH(s->arena, s->reasons, s->reason_count, s->reason_capacity) =
-            (struct mg_emit_reason){mg_arena_strdup(s->arena, text), 0};
-    s->reasons[i].count++;
+    void **number = mg_names_at(&s->reason_index, s->arena, text);
+    if (!*number) {
+        *MG_PUSH(s->arena, s->reasons, s->reason_count, s->reason_capacity) = (struct mg_emit_reason){text, 0};
+        *number = (void *)(uintptr_t)s->reason_count;
+    }
+    s->reasons[(uintptr_t)*number - 1].count++;
 }
 
 static void put_tensor(struct mg_writer *w, const char *name, enum mg_dtype dtype, const struct mg_shape *shape,
@@ -258,40 +257,17 @@ const char *mg_emit_one(struct mg_onnx_sink *s, const char *out, const char *typ
 
 /* ---- constants ---- */
 
-static struct mg_emit_constant *slot_of(struct mg_emit_constant *table, size_t capacity, const char *key)
-{
-    uint64_t hash = 1469598103934665603u;
-    for (const char *at = key; *at; at++)
-        hash = (hash ^ (unsigned char)*at) * 1099511628211u;
-    size_t i = hash & (capacity - 1);
-    while (table[i].key && strcmp(table[i].key, key) != 0)
-        i = (i + 1) & (capacity - 1);
-    return &table[i];
-}
-
-static void grow_constants(struct mg_onnx_sink *s)
-{
-    size_t capacity = s->constant_capacity ? 2 * s->constant_capacity : 64;
-    struct mg_emit_constant *table = MG_NEW_ARRAY(s->arena, struct mg_emit_constant, capacity);
-    for (size_t i = 0; i < s->constant_capacity; i++)
-        if (s->constants[i].key)
-            *slot_of(table, capacity, s->constants[i].key) = s->constants[i];
-    s->constants = table;
-    s->constant_capacity = capacity;
-}
-
 static const char *constant(struct mg_onnx_sink *s, const char *key, enum mg_dtype dtype, const struct mg_shape *shape,
                             const void *raw)
 {
-    if (2 * s->constant_count >= s->constant_capacity)
-        grow_constants(s);
-    struct mg_emit_constant *slot = slot_of(s->constants, s->constant_capacity, key);
-    if (!slot->key) {
-        *slot = (struct mg_emit_constant){key, mg_emit_fresh(s, "c")};
-        s->constant_count++;
-        mg_emit_initializer(s, slot->name, dtype, shape, raw);
+    void **slot = mg_names_at(&s->constants, s->arena, key);
+    if (!*slot) {
+        const char **name = MG_NEW(s->arena, const char *);
+        *slot = name;
+        *name = mg_emit_fresh(s, "c");
+        mg_emit_initializer(s, *name, dtype, shape, raw);
     }
-    return slot->name;
+    return *(const char **)*slot;
 }
 
 const char *mg_emit_ints(struct mg_onnx_sink *s, const int64_t *list, uint32_t count)

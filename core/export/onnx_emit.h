@@ -6,6 +6,7 @@
 #ifndef MG_EXPORT_ONNX_EMIT_H
 #define MG_EXPORT_ONNX_EMIT_H
 
+#include "base/names.h"
 #include "export/export_priv.h"
 
 enum { MG_ONNX_OPSET = 17, MG_ONNX_IR = 8 };
@@ -23,19 +24,16 @@ struct mg_emit_reason {
     const char *text;
     uint32_t count;
 };
-struct mg_emit_constant {
-    const char *key, *name;
-};
 struct mg_onnx_sink {
     struct mg_arena *arena;
     const struct mg_graph *g;             /* its names are not given to anything else */
     struct mg_writer nodes, initializers; /* fields of the GraphProto */
     struct mg_writer inner[3];            /* messages under construction: node or tensor, what is in it, ... */
     uint64_t node_count, fresh;
-    struct mg_emit_constant *constants; /* a hash table */
-    size_t constant_count, constant_capacity;
+    struct mg_names constants; /* pointers to names */
     struct mg_emit_reason *reasons;
     size_t reason_count, reason_capacity;
+    struct mg_names reason_index; /* numbers in `reasons`, counted from 1 */
 };
 void mg_sink_init(struct mg_onnx_sink *s, const struct mg_graph *g, struct mg_arena *arena);
 void mg_sink_release(struct mg_onnx_sink *s);
@@ -45,6 +43,7 @@ int64_t mg_onnx_elem_type(enum mg_dtype dtype);
 const void *mg_onnx_encode(enum mg_dtype dtype, const double *numbers, int64_t count, struct mg_arena *arena);
 /* A name that begins with `base` and is nobody's. */
 const char *mg_emit_fresh(struct mg_onnx_sink *s, const char *base);
+/* The text is kept by the caller. */
 void mg_emit_reason(struct mg_onnx_sink *s, const char *text);
 void mg_emit_initializer(struct mg_onnx_sink *s, const char *name, enum mg_dtype dtype, const struct mg_shape *shape,
                          const void *raw);

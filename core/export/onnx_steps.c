@@ -6,21 +6,6 @@
 
 #include "export/onnx_walk.h"
 
-static const struct mg_instance *instance_at(const struct mg_onnx_walk *w, uint32_t instance)
-{
-    return &w->e->plan->instances[instance];
-}
-
-static uint32_t in_of(const struct mg_onnx_walk *w, const struct mg_step *step, uint32_t i)
-{
-    return w->e->plan->refs[step->in + i];
-}
-
-static uint32_t out_of(const struct mg_onnx_walk *w, const struct mg_step *step, uint32_t i)
-{
-    return w->e->plan->refs[step->out + i];
-}
-
 static enum mg_code refuse(const struct mg_onnx_walk *w, const char *what)
 {
     return mg_fail(w->e->err, MG_ERR_INVALID, "", "%s", what);
@@ -41,8 +26,8 @@ static bool same_box(const struct mg_onnx_box *a, const struct mg_onnx_box *b)
 /* The first whole tensor of a value has its name, others one like it. */
 static const char *new_name(struct mg_onnx_walk *w, mg_value value, bool whole)
 {
-    const char *name = w->e->g->values[value].name;
-    if (!whole || w->named[value] || !*name)
+    const char *name = w->name[value];
+    if (!whole || w->named[value])
         return mg_emit_fresh(&w->sink, name);
     w->named[value] = true;
     return name;
@@ -126,15 +111,10 @@ static enum mg_code apply_view(struct mg_onnx_walk *w, mg_op op, mg_value result
 static enum mg_code apply_views(struct mg_onnx_walk *w, mg_value value, mg_value base, struct mg_onnx_held *held,
                                 struct mg_onnx_held *cache)
 {
-    enum { MOST = 64 };
-    mg_op chain[MOST];
-    uint32_t count = 0;
-    for (mg_value v = value; v != base;) {
-        if (count == MOST || w->e->g->values[v].producer == MG_NONE)
-            return refuse(w, "a view of the plan does not lead to its base");
-        chain[count++] = w->e->g->values[v].producer;
-        v = w->e->g->ops[chain[count - 1]].in[0];
-    }
+    mg_op chain[MG_VIEW_CHAIN];
+    uint32_t count = mg_view_chain(w->e, value, base, chain);
+    if (!count && value != base)
+        return refuse(w, "a view of the plan does not lead to its base");
     for (uint32_t i = count; i-- > 0;) {
         mg_value result = i ? w->e->g->ops[chain[i - 1]].in[0] : value;
         enum mg_code code = apply_view(w, chain[i], result, held, cache);
@@ -147,7 +127,7 @@ static enum mg_code apply_views(struct mg_onnx_walk *w, mg_value value, mg_value
 /* What the instance is; of a view, its base seen through the view operators, made once for each tensor of the base. */
 static enum mg_code resolve(struct mg_onnx_walk *w, uint32_t instance, struct mg_onnx_held *out)
 {
-    const struct mg_instance *info = instance_at(w, instance);
+    const struct mg_instance *info = mg_instance_at(w->e, instance);
     struct mg_onnx_held *own = &w->held[instance];
     uint32_t base = info->view_of == MG_NONE ? instance : info->view_of;
     *out = w->held[base];
@@ -161,7 +141,7 @@ static enum mg_code resolve(struct mg_onnx_walk *w, uint32_t instance, struct mg
         return MG_OK;
     }
     const char *from = out->name;
-    enum mg_code code = apply_views(w, info->value, instance_at(w, base)->value, out, &w->held[base]);
+    enum mg_code code = apply_views(w, info->value, mg_instance_at(w->e, base)->value, out, &w->held[base]);
     own->view_of = from;
     own->name = out->name;
     own->box = out->box;
@@ -184,18 +164,23 @@ static void hold(struct mg_onnx_walk *w, uint32_t instance, const char *name, co
     w->held[instance].depth = w->nest.depth;
 }
 
+static bool is_whole(const void *context, uint32_t instance)
+{
+    const struct mg_onnx_walk *w = context;
+    const struct mg_shape *whole = &w->e->g->values[mg_instance_at(w->e, instance)->value].shape;
+    return w->held[instance].name && mg_shape_equal(&w->held[instance].box.shape, whole);
+}
+
 const char *mg_onnx_final(struct mg_onnx_walk *w, mg_value value)
 {
-    const struct mg_graph *g = w->e->g;
-    mg_value base = g->values[value].base;
-    for (uint32_t i = 0; i < w->e->plan->instance_count; i++) {
-        struct mg_onnx_held held = w->held[i];
-        if (instance_at(w, i)->value != base || instance_at(w, i)->view_of != MG_NONE || !held.name ||
-            !mg_shape_equal(&held.box.shape, &g->values[base].shape))
-            continue;
-        return apply_views(w, value, base, &held, &w->held[i]) == MG_OK ? held.name : NULL;
-    }
-    return NULL;
+    mg_value base = w->e->g->values[value].base;
+    if (!w->whole)
+        w->whole = mg_index_instances(w->e, is_whole, w);
+    uint32_t instance = w->whole[base];
+    if (instance == MG_NONE)
+        return NULL;
+    struct mg_onnx_held held = w->held[instance];
+    return apply_views(w, value, base, &held, &w->held[instance]) == MG_OK ? held.name : NULL;
 }
 
 /* ---- outputs of regions ---- */
@@ -225,7 +210,7 @@ static const struct mg_axis *axis_at(const struct mg_onnx_walk *w, mg_value valu
 static enum mg_code add_part(struct mg_onnx_walk *w, uint32_t instance, const char *name, const struct mg_onnx_box *box)
 {
     struct mg_onnx_joined *joined = w->joined[instance];
-    mg_value value = instance_at(w, instance)->value;
+    mg_value value = mg_instance_at(w->e, instance)->value;
     uint32_t depth = w->nest.depth;
     hold(w, instance, name, box);
     if (!joined || depth <= joined->depth)
@@ -246,7 +231,7 @@ static enum mg_code add_part(struct mg_onnx_walk *w, uint32_t instance, const ch
 static enum mg_code join_parts(struct mg_onnx_walk *w, uint32_t instance, uint32_t region)
 {
     struct mg_onnx_joined *joined = w->joined[instance];
-    mg_value value = instance_at(w, instance)->value;
+    mg_value value = mg_instance_at(w->e, instance)->value;
     const struct mg_value_info *info = &w->e->g->values[value];
     uint32_t depth = w->nest.depth, level = depth + 1;
     struct mg_onnx_box box;
@@ -288,7 +273,7 @@ static const char **name_results(struct mg_onnx_walk *w, const struct mg_step *s
 static enum mg_code keep_results(struct mg_onnx_walk *w, const struct mg_step *step, const char *const *out)
 {
     for (uint32_t i = 0; i < step->out_count; i++) {
-        uint32_t instance = out_of(w, step, i), maker = instance_at(w, instance)->made_by;
+        uint32_t instance = mg_step_out(w->e, step, i), maker = mg_instance_at(w->e, instance)->made_by;
         struct mg_onnx_box box;
         box_of(w, &w->nest, step->op, true, i, &box);
         enum mg_code code = MG_OK;
@@ -311,7 +296,7 @@ static enum mg_code do_compute(struct mg_onnx_walk *w, const struct mg_step *ste
     for (uint32_t i = 0; i < step->in_count; i++) {
         struct mg_onnx_box box;
         box_of(w, &w->nest, step->op, false, i, &box);
-        enum mg_code code = read_box(w, in_of(w, step, i), &box, &in[i]);
+        enum mg_code code = read_box(w, mg_step_in(w->e, step, i), &box, &in[i]);
         if (code != MG_OK)
             return code;
     }
@@ -323,51 +308,6 @@ static enum mg_code do_compute(struct mg_onnx_walk *w, const struct mg_step *ste
     return keep_results(w, step, out);
 }
 
-static uint32_t body_end(const struct mg_onnx_walk *w, uint32_t step)
-{
-    uint32_t depth = 1;
-    for (uint32_t s = step + 1; s < w->e->plan->step_count; s++) {
-        depth += w->e->plan->steps[s].kind == MG_STEP_BEGIN;
-        depth -= w->e->plan->steps[s].kind == MG_STEP_END;
-        if (!depth)
-            return s;
-    }
-    return (uint32_t)w->e->plan->step_count;
-}
-
-/* The view operator next to the base, of a view of it. */
-static mg_op first_view(const struct mg_onnx_walk *w, mg_value value, mg_value base)
-{
-    mg_op op = MG_NONE;
-    while (value != base && w->e->g->values[value].producer != MG_NONE) {
-        op = w->e->g->values[value].producer;
-        value = w->e->g->ops[op].in[0];
-    }
-    return value == base ? op : MG_NONE;
-}
-
-/* The operator and operand that first read `instance`, or a view of it, after step `from`. */
-static bool first_reader(const struct mg_onnx_walk *w, uint32_t from, uint32_t instance, mg_op *op, uint32_t *slot)
-{
-    uint32_t end = body_end(w, from);
-    for (uint32_t s = from + 1; s < end; s++) {
-        const struct mg_step *step = &w->e->plan->steps[s];
-        for (uint32_t i = 0; step->kind == MG_STEP_COMPUTE && i < step->in_count; i++) {
-            uint32_t read = in_of(w, step, i);
-            *op = step->op;
-            *slot = i;
-            if (read == instance)
-                return true;
-            if (instance_at(w, read)->view_of != instance)
-                continue;
-            *op = first_view(w, instance_at(w, read)->value, instance_at(w, instance)->value);
-            *slot = 0;
-            return *op != MG_NONE;
-        }
-    }
-    return false;
-}
-
 static enum mg_code do_slice(struct mg_onnx_walk *w, uint32_t at)
 {
     const struct mg_step *step = &w->e->plan->steps[at];
@@ -375,12 +315,12 @@ static enum mg_code do_slice(struct mg_onnx_walk *w, uint32_t at)
     mg_op reader;
     uint32_t slot;
     const char *name;
-    if (!first_reader(w, at, out_of(w, step, 0), &reader, &slot))
+    if (!mg_first_reader(w->e, at, mg_step_out(w->e, step, 0), &reader, &slot))
         return refuse(w, "the plan has a slice that nobody reads");
     box_of(w, &w->nest, reader, false, slot, &box);
-    enum mg_code code = read_box(w, in_of(w, step, 0), &box, &name);
+    enum mg_code code = read_box(w, mg_step_in(w->e, step, 0), &box, &name);
     if (code == MG_OK)
-        hold(w, out_of(w, step, 0), name, &box);
+        hold(w, mg_step_out(w->e, step, 0), name, &box);
     return code;
 }
 
@@ -388,8 +328,8 @@ static enum mg_code do_slice(struct mg_onnx_walk *w, uint32_t at)
 static enum mg_code do_join(struct mg_onnx_walk *w, const struct mg_step *step)
 {
     struct mg_onnx_held held;
-    enum mg_code code = resolve(w, in_of(w, step, 0), &held);
-    return code == MG_OK ? add_part(w, in_of(w, step, 1), held.name, &held.box) : code;
+    enum mg_code code = resolve(w, mg_step_in(w->e, step, 0), &held);
+    return code == MG_OK ? add_part(w, mg_step_in(w->e, step, 1), held.name, &held.box) : code;
 }
 
 static enum mg_code do_region(struct mg_onnx_walk *w, uint32_t begin, uint32_t end)
@@ -401,8 +341,8 @@ static enum mg_code do_region(struct mg_onnx_walk *w, uint32_t begin, uint32_t e
     for (uint32_t i = 0; i < step->out_count; i++) {
         struct mg_onnx_joined *joined = MG_NEW(w->e->arena, struct mg_onnx_joined);
         joined->depth = depth;
-        w->joined[out_of(w, step, i)] = joined;
-        w->held[out_of(w, step, i)].name = NULL;
+        w->joined[mg_step_out(w->e, step, i)] = joined;
+        w->held[mg_step_out(w->e, step, i)].name = NULL;
     }
     w->begin[depth] = begin;
     for (uint32_t part = 0; part < w->e->plan->regions[step->op].parts; part++) {
@@ -415,7 +355,7 @@ static enum mg_code do_region(struct mg_onnx_walk *w, uint32_t begin, uint32_t e
     for (uint32_t d = 0; d <= depth; d++) {
         const struct mg_step *outer = &w->e->plan->steps[w->begin[d]];
         for (uint32_t i = 0; i < outer->out_count; i++) {
-            enum mg_code code = join_parts(w, out_of(w, outer, i), step->op);
+            enum mg_code code = join_parts(w, mg_step_out(w->e, outer, i), step->op);
             if (code != MG_OK)
                 return code;
         }
@@ -430,7 +370,7 @@ static enum mg_code do_step(struct mg_onnx_walk *w, uint32_t at)
     case MG_STEP_COMPUTE:
         return do_compute(w, step);
     case MG_STEP_FREE:
-        w->held[in_of(w, step, 0)].name = NULL;
+        w->held[mg_step_in(w->e, step, 0)].name = NULL;
         return MG_OK;
     case MG_STEP_SLICE:
         return do_slice(w, at);
@@ -442,12 +382,18 @@ static enum mg_code do_step(struct mg_onnx_walk *w, uint32_t at)
     }
 }
 
+enum mg_code mg_onnx_too_large(const struct mg_onnx_walk *w)
+{
+    return mg_fail(w->e->err, MG_ERR_LIMIT, "", "the model would have more than %llu bytes",
+                   (unsigned long long)w->most);
+}
+
 enum mg_code mg_onnx_walk_steps(struct mg_onnx_walk *w, uint32_t from, uint32_t to)
 {
     for (uint32_t s = from; s < to; s++) {
         enum mg_code code;
         if (w->e->plan->steps[s].kind == MG_STEP_BEGIN) {
-            uint32_t end = body_end(w, s);
+            uint32_t end = mg_step_body_end(w->e, s);
             code = do_region(w, s, end);
             s = end;
         } else {
@@ -457,6 +403,8 @@ enum mg_code mg_onnx_walk_steps(struct mg_onnx_walk *w, uint32_t from, uint32_t 
             return code;
         if (w->sink.node_count > MG_ONNX_MAX_NODES)
             return mg_fail(w->e->err, MG_ERR_LIMIT, "", "the model would have more than %d nodes", MG_ONNX_MAX_NODES);
+        if (mg_onnx_written(w) > w->most)
+            return mg_onnx_too_large(w);
     }
     return MG_OK;
 }

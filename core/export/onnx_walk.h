@@ -3,6 +3,7 @@
 #define MG_EXPORT_ONNX_WALK_H
 
 #include "export/onnx_emit.h"
+#include "export/steps.h"
 #include "plan/plan_priv.h"
 
 /* Part of a value: where it begins in the whole, and its extents. */
@@ -34,14 +35,25 @@ struct mg_onnx_walk {
     uint32_t begin[MG_MAX_NEST]; /* steps of the open regions */
     struct mg_onnx_held *held;   /* by instance */
     struct mg_onnx_joined **joined;
-    bool *named; /* by value: a tensor has its name */
+    bool *named;                          /* by value: a tensor has its name */
+    const char **name;                    /* by value: the graph's, or one for the value that has none */
+    const uint32_t *whole;                /* by value, at the end: the instance that holds it whole, or MG_NONE */
+    const struct mg_onnx_data **contents; /* by value, NULL: unknown */
+    uint64_t most;                        /* bytes of the model */
 };
 
 enum { MG_ONNX_MAX_NODES = 2000000 };
 
+/* Bytes of the nodes and initializers so far. */
+static inline uint64_t mg_onnx_written(const struct mg_onnx_walk *w)
+{
+    return w->sink.nodes.size + w->sink.initializers.size;
+}
+
+enum mg_code mg_onnx_too_large(const struct mg_onnx_walk *w); /* refuses */
 enum mg_code mg_onnx_walk_steps(struct mg_onnx_walk *w, uint32_t from, uint32_t to);
 void mg_onnx_whole_box(const struct mg_graph *g, mg_value value, struct mg_onnx_box *box);
-/* The tensor of a whole value that lives at the end; NULL if there is none. */
+/* The tensor of a whole value that lives at the end, when all steps are done; NULL if there is none. */
 const char *mg_onnx_final(struct mg_onnx_walk *w, mg_value value);
 
 #endif

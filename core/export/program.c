@@ -219,7 +219,6 @@ enum mg_code mg_write_program(struct mg_export *e, struct mg_writer *w)
     shown.source = e->original->source;
     p.forms = MG_NEW_ARRAY(e->arena, struct form *, e->g->op_count);
     p.seen = MG_NEW_ARRAY(e->arena, bool, e->g->op_count *MG_MAX_AXES);
-    mg_torch_index(&p.t);
     enum mg_code code = add_forms(&p, MG_NONE);
     if (code != MG_OK)
         return code;

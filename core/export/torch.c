@@ -77,7 +77,7 @@ static void write_givens(struct mg_torch *t)
 {
     const struct mg_plan *plan = t->e->plan;
     for (uint32_t i = 0; i < plan->instance_count; i++)
-        if (plan->instances[i].made_by == MG_NONE && plan->instances[i].view_of == MG_NONE)
+        if (mg_instance_given(t->e, i))
             write_given(t, i);
     for (mg_value v = 0; v < t->e->g->value_count; v++) {
         const struct mg_value_info *value = &t->e->g->values[v];
@@ -93,53 +93,59 @@ static void write_givens(struct mg_torch *t)
 
 /* ---- what step() ends with ---- */
 
-/* A live instance that holds the value's base as a whole, seen as the value; false if there is none. */
-static bool find_value(const struct mg_torch *t, mg_value value, struct mg_torch_held *out)
+static bool is_whole(const void *context, uint32_t instance)
 {
-    const struct mg_plan *plan = t->e->plan;
-    mg_value base = t->e->g->values[value].base;
-    for (uint32_t i = 0; i < plan->instance_count; i++)
-        if (t->held[i].alive && plan->instances[i].value == base && plan->instances[i].view_of == MG_NONE &&
-            mg_shape_equal(&t->held[i].box.shape, &t->e->g->values[base].shape)) {
-            *out = t->held[i];
-            return mg_torch_view(t, value, base, out) == MG_OK;
-        }
-    return false;
+    const struct mg_torch *t = context;
+    const struct mg_shape *whole = &t->e->g->values[mg_instance_at(t->e, instance)->value].shape;
+    return t->held[instance].alive && mg_shape_equal(&t->held[instance].box.shape, whole);
 }
 
-/* An update ends in the tensor of the caller. As a rule it was computed there. */
-static void write_update(struct mg_torch *t, mg_value value)
+/* The value as it is at the end: `whole` has the instances that hold all of a base. False if there is none. */
+static bool find_value(const struct mg_torch *t, const uint32_t *whole, mg_value value, struct mg_torch_held *out)
 {
-    struct mg_torch_held held;
-    const struct mg_plan *plan = t->e->plan;
-    mg_value weight = t->e->g->values[value].update_of;
-    if (!find_value(t, value, &held))
-        return;
-    for (uint32_t i = 0; i < plan->instance_count; i++)
-        if (plan->instances[i].value == weight && plan->instances[i].made_by == MG_NONE &&
-            plan->instances[i].view_of == MG_NONE && strcmp(t->held[i].root, held.root) != 0)
-            mg_torch_line(t, "%s.copy_(%s)", t->held[i].root, held.expr);
+    mg_value base = t->e->g->values[value].base;
+    if (whole[base] == MG_NONE)
+        return false;
+    *out = t->held[whole[base]];
+    return mg_torch_view(t, value, base, out) == MG_OK;
+}
+
+static bool is_given(const void *context, uint32_t instance)
+{
+    const struct mg_torch *t = context;
+    return mg_instance_given(t->e, instance);
+}
+
+/* Updates end in the tensors of the caller. As a rule they were computed there. */
+static void write_updates(struct mg_torch *t, const uint32_t *whole)
+{
+    const uint32_t *given = mg_index_instances(t->e, is_given, t);
+    bool parked = false;
+    for (mg_value v = 0; v < t->e->g->value_count; v++) {
+        struct mg_torch_held held;
+        mg_value weight = t->e->g->values[v].update_of;
+        if (weight == MG_NONE)
+            continue;
+        parked = parked || t->e->g->values[weight].home == MG_HOME_HOST;
+        if (given[weight] != MG_NONE && find_value(t, whole, v, &held) &&
+            strcmp(t->held[given[weight]].root, held.root) != 0)
+            mg_torch_line(t, "%s.copy_(%s)", t->held[given[weight]].root, held.expr);
+    }
+    if (parked)
+        mg_torch_line(t, "finish(device)");
 }
 
 static enum mg_code write_outputs(struct mg_torch *t)
 {
     const struct mg_graph *original = t->e->original;
-    bool parked = false;
-    for (mg_value v = 0; v < t->e->g->value_count; v++) {
-        mg_value weight = t->e->g->values[v].update_of;
-        if (weight == MG_NONE)
-            continue;
-        write_update(t, v);
-        parked = parked || t->e->g->values[weight].home == MG_HOME_HOST;
-    }
-    if (parked)
-        mg_torch_line(t, "finish(device)");
+    const uint32_t *whole = mg_index_instances(t->e, is_whole, t);
+    write_updates(t, whole);
     mg_torch_line(t, "outputs = {}");
     for (size_t i = 0; i < original->output_count; i++) {
         struct mg_torch_held held;
         const char *name = original->values[original->outputs[i]].name;
         mg_value value = mg_graph_find_value(t->e->g, name);
-        if (value == MG_NONE || !find_value(t, value, &held))
+        if (value == MG_NONE || !find_value(t, whole, value, &held))
             return mg_fail(t->e->err, MG_ERR_INVALID, "", "the plan does not hold an output at its end");
         mg_torch_line(t, "outputs[NAMES[%zu]] = %s", mg_torch_name(t, name), held.expr);
     }
@@ -149,29 +155,16 @@ static enum mg_code write_outputs(struct mg_torch *t)
 
 /* ---- set-up ---- */
 
-void mg_torch_index(struct mg_torch *t)
-{
-    const struct mg_plan *plan = t->e->plan;
-    t->member = MG_NEW_ARRAY(t->e->arena, const uint32_t *, plan->region_count);
-    for (size_t r = 0; r < plan->region_count; r++) {
-        uint32_t *member = MG_NEW_ARRAY(t->e->arena, uint32_t, t->e->g->op_count);
-        memset(member, 0xff, t->e->g->op_count * sizeof *member);
-        for (uint32_t i = 0; i < plan->regions[r].op_count; i++)
-            member[plan->regions[r].ops[i].op] = i;
-        t->member[r] = member;
-    }
-}
-
 /* How the open regions cut the operator, as text. */
 static const char *partition_of(const struct mg_torch *t, const uint32_t *open, uint32_t depth, mg_op op)
 {
     const char *text = "";
     for (uint32_t i = 0; i < depth; i++) {
         const struct mg_region *region = &t->e->plan->regions[open[i]];
-        uint32_t at = t->member[open[i]][op];
-        if (at != MG_NONE)
-            text = mg_arena_printf(t->e->arena, "%s/%u:%lld:%lld:%u", text, region->ops[at].axis,
-                                   (long long)region->ops[at].scale, (long long)region->length, region->parts);
+        const struct mg_region_op *use = mg_region_find(region, op);
+        if (use)
+            text = mg_arena_printf(t->e->arena, "%s/%u:%lld:%lld:%u", text, use->axis, (long long)use->scale,
+                                   (long long)region->length, region->parts);
     }
     return text;
 }
@@ -202,7 +195,7 @@ static enum mg_code find_whole_draws(struct mg_torch *t)
 /* Names every operator without a function at once. */
 static enum mg_code check_operators(struct mg_torch *t)
 {
-    bool listed[MG_OP_COUNT] = {false};
+    bool seen[MG_OP_COUNT] = {false};
     const char *missing = "";
     for (size_t s = 0; s < t->e->plan->step_count; s++) {
         const struct mg_step *step = &t->e->plan->steps[s];
@@ -210,9 +203,11 @@ static enum mg_code check_operators(struct mg_torch *t)
             continue;
         enum mg_op_type type = t->e->g->ops[step->op].type;
         const char *name = mg_op_type_name(type);
-        if (listed[type] || mg_torch_has_function(mg_arena_printf(t->e->arena, "op_%s", name)))
+        if (seen[type])
             continue;
-        listed[type] = true;
+        seen[type] = true;
+        if (mg_torch_has_function(mg_arena_printf(t->e->arena, "op_%s", name)))
+            continue;
         missing = mg_arena_printf(t->e->arena, "%s%s%s", missing, *missing ? ", " : "", name);
     }
     if (*missing)
@@ -240,7 +235,6 @@ enum mg_code mg_write_torch(struct mg_export *e)
     struct mg_torch t = {.e = e, .body = &e->scratch};
     t.held = MG_NEW_ARRAY(e->arena, struct mg_torch_held, e->plan->instance_count);
     t.host = MG_NEW_ARRAY(e->arena, struct mg_torch_held, e->g->value_count);
-    mg_torch_index(&t);
     enum mg_code code = check_operators(&t);
     if (code == MG_OK)
         code = find_whole_draws(&t);

@@ -9,10 +9,10 @@ uint32_t mg_torch_cuts(const struct mg_torch *t, mg_op op, uint32_t depth, struc
     const struct mg_axis *axes = mg_op_axes(t->e->g, op, &axis_count);
     for (uint32_t i = 0; i < depth; i++) {
         const struct mg_region *region = &t->e->plan->regions[t->open[i].region];
-        uint32_t at = t->member[t->open[i].region][op], c = 0;
-        if (at == MG_NONE)
+        const struct mg_region_op *use = mg_region_find(region, op);
+        uint32_t c = 0;
+        if (!use)
             continue;
-        const struct mg_region_op *use = &region->ops[at];
         while (c < count && cuts[c].axis != use->axis)
             c++;
         if (c == count)
@@ -124,16 +124,6 @@ const char *mg_torch_part_of(const struct mg_torch *t, const struct mg_torch_hel
 
 /* ---- views ---- */
 
-uint32_t mg_torch_view_chain(const struct mg_torch *t, mg_value value, mg_value base, mg_op *chain)
-{
-    uint32_t count = 0;
-    while (value != base && count < MG_TORCH_CHAIN && t->e->g->values[value].producer != MG_NONE) {
-        chain[count++] = t->e->g->values[value].producer;
-        value = t->e->g->ops[chain[count - 1]].in[0];
-    }
-    return value == base ? count : 0;
-}
-
 static int64_t list_at(const struct mg_op_desc *desc, enum mg_attr_key key, uint32_t at, int64_t fallback)
 {
     const struct mg_attr *attr = mg_attr_find(desc->attrs, desc->attr_count, key);
@@ -198,8 +188,8 @@ static enum mg_code apply_view(const struct mg_torch *t, mg_op op, mg_value resu
 
 enum mg_code mg_torch_view(const struct mg_torch *t, mg_value value, mg_value base, struct mg_torch_held *held)
 {
-    mg_op chain[MG_TORCH_CHAIN];
-    uint32_t count = mg_torch_view_chain(t, value, base, chain);
+    mg_op chain[MG_VIEW_CHAIN];
+    uint32_t count = mg_view_chain(t->e, value, base, chain);
     if (!count && value != base)
         return mg_fail(t->e->err, MG_ERR_INVALID, "", "a view of the plan does not lead to its base");
     for (uint32_t i = count; i-- > 0;) {

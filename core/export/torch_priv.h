@@ -8,7 +8,9 @@
 #ifndef MG_EXPORT_TORCH_PRIV_H
 #define MG_EXPORT_TORCH_PRIV_H
 
-#include "export/export_priv.h"
+#include "base/names.h"
+#include "export/steps.h"
+#include "plan/plan_priv.h"
 
 enum { MG_TORCH_DEPTH = 16 };
 
@@ -43,12 +45,14 @@ struct mg_torch {
     struct mg_export *e;
     struct mg_writer *body; /* step() */
     uint32_t indent, temporaries, functions;
-    const uint32_t **member;    /* [region][op]: index into region->ops, or MG_NONE */
     bool *whole_draw;           /* by operator: a random one that is computed under different partitions */
     struct mg_torch_held *held; /* by instance */
     struct mg_torch_held *host; /* by value: alive where there is a host copy */
+    mg_value *stored;           /* those with host copies that a step made, in order */
+    size_t stored_count, stored_capacity;
     const char **names;
     size_t name_count, name_capacity;
+    struct mg_names name_index; /* number in `names`, counted from 1 */
     struct mg_torch_open open[MG_TORCH_DEPTH];
     uint32_t depth;
 };
@@ -58,9 +62,6 @@ struct mg_torch {
 bool mg_torch_has_function(const char *name);
 /* Writes the functions that `code` calls, and those that they call, in the library's order. */
 void mg_torch_write_functions(struct mg_writer *w, const char *code, struct mg_arena *arena);
-
-/* ---- torch.c ---- */
-void mg_torch_index(struct mg_torch *t); /* fills `member` */
 
 /* ---- torch_box.c ---- */
 uint32_t mg_torch_cuts(const struct mg_torch *t, mg_op op, uint32_t depth, struct mg_torch_cut cuts[MG_MAX_AXES]);
@@ -83,9 +84,6 @@ const char *mg_torch_part_of(const struct mg_torch *t, const struct mg_torch_hel
                              const struct mg_torch_box *box);
 /* Turns what holds `base` into the view of it that is `value`. */
 enum mg_code mg_torch_view(const struct mg_torch *t, mg_value value, mg_value base, struct mg_torch_held *held);
-/* The view operators between a value and its base, the one next to the base last; returns how many. */
-enum { MG_TORCH_CHAIN = 64 };
-uint32_t mg_torch_view_chain(const struct mg_torch *t, mg_value value, mg_value base, mg_op *chain);
 
 /* ---- torch_step.c ---- */
 enum mg_code mg_torch_write_steps(struct mg_torch *t, uint32_t from, uint32_t to);

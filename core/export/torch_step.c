@@ -20,37 +20,23 @@ void mg_torch_line(struct mg_torch *t, const char *fmt, ...)
 
 size_t mg_torch_name(struct mg_torch *t, const char *name)
 {
-    for (size_t i = 0; i < t->name_count; i++)
-        if (strcmp(t->names[i], name) == 0)
-            return i;
-    *MG_PUSH(t->e->arena, t->names, t->name_count, t->name_capacity) = name;
-    return t->name_count - 1;
-}
-
-static uint32_t in_of(const struct mg_torch *t, const struct mg_step *step, uint32_t i)
-{
-    return t->e->plan->refs[step->in + i];
-}
-
-static uint32_t out_of(const struct mg_torch *t, const struct mg_step *step, uint32_t i)
-{
-    return t->e->plan->refs[step->out + i];
-}
-
-static const struct mg_instance *instance_at(const struct mg_torch *t, uint32_t instance)
-{
-    return &t->e->plan->instances[instance];
+    void **number = mg_names_at(&t->name_index, t->e->arena, name);
+    if (!*number) {
+        *MG_PUSH(t->e->arena, t->names, t->name_count, t->name_capacity) = name;
+        *number = (void *)(uintptr_t)t->name_count;
+    }
+    return (size_t)(uintptr_t)*number - 1;
 }
 
 static uint32_t base_of(const struct mg_torch *t, uint32_t instance)
 {
-    uint32_t base = instance_at(t, instance)->view_of;
+    uint32_t base = mg_instance_at(t->e, instance)->view_of;
     return base == MG_NONE ? instance : base;
 }
 
 static const char *dtype_of(const struct mg_torch *t, uint32_t instance)
 {
-    return mg_dtype_name(t->e->g->values[instance_at(t, instance)->value].dtype);
+    return mg_dtype_name(t->e->g->values[mg_instance_at(t->e, instance)->value].dtype);
 }
 
 /* ---- reading and writing instances ---- */
@@ -87,7 +73,7 @@ static const char *hold(struct mg_torch *t, uint32_t instance, const struct mg_t
 
 static bool made_at_begin(const struct mg_torch *t, uint32_t instance)
 {
-    uint32_t maker = instance_at(t, instance)->made_by;
+    uint32_t maker = mg_instance_at(t->e, instance)->made_by;
     return maker != MG_NONE && t->e->plan->steps[maker].kind == MG_STEP_BEGIN;
 }
 
@@ -103,7 +89,8 @@ static bool is_plain(const char *expr)
 static uint32_t taken_operand(const struct mg_torch *t, const struct mg_step *step)
 {
     for (uint32_t i = 0; i < step->in_count && step->out_count; i++)
-        if (instance_at(t, in_of(t, step, i))->storage == instance_at(t, out_of(t, step, 0))->storage)
+        if (mg_instance_at(t->e, mg_step_in(t->e, step, i))->storage ==
+            mg_instance_at(t->e, mg_step_out(t->e, step, 0))->storage)
             return i;
     return MG_NONE;
 }
@@ -113,7 +100,7 @@ static uint32_t taken_operand(const struct mg_torch *t, const struct mg_step *st
 static bool must_stay(const struct mg_torch *t, uint32_t instance)
 {
     uint32_t base = base_of(t, instance);
-    return instance_at(t, base)->made_by == MG_NONE || t->held[base].depth < t->depth;
+    return mg_instance_at(t->e, base)->made_by == MG_NONE || t->held[base].depth < t->depth;
 }
 
 /* The first result takes the place of an operand. Inside a region an update does so slice by slice (R9): the old
@@ -124,7 +111,7 @@ static enum mg_code write_in_place(struct mg_torch *t, const struct mg_step *ste
     struct mg_torch_held held;
     struct mg_torch_box box;
     const char *call;
-    uint32_t old = in_of(t, step, slot), result = out_of(t, step, 0);
+    uint32_t old = mg_step_in(t->e, step, slot), result = mg_step_out(t->e, step, 0);
     struct mg_torch_held *base = &t->held[base_of(t, old)];
     bool direct = slot == 0 && mg_torch_call_in_place(t, step->op), stay = must_stay(t, old);
     enum mg_code code = mg_torch_resolve(t, old, &held);
@@ -154,7 +141,7 @@ static enum mg_code write_in_place(struct mg_torch *t, const struct mg_step *ste
 static const char *target_of(struct mg_torch *t, const struct mg_step *step, uint32_t slot)
 {
     struct mg_torch_box box;
-    uint32_t instance = out_of(t, step, slot);
+    uint32_t instance = mg_step_out(t->e, step, slot);
     if (made_at_begin(t, instance))
         return mg_arena_printf(t->e->arena, "t%u", t->temporaries++);
     mg_torch_box_of(t, step->op, true, slot, t->depth, &box);
@@ -165,13 +152,13 @@ static const char *whole_part(struct mg_torch *t, const struct mg_step *step, ui
 {
     struct mg_torch_box box;
     mg_torch_box_of(t, step->op, true, slot, t->depth, &box);
-    return mg_torch_part_of(t, &t->held[out_of(t, step, slot)], &box);
+    return mg_torch_part_of(t, &t->held[mg_step_out(t->e, step, slot)], &box);
 }
 
 static void write_results(struct mg_torch *t, const struct mg_step *step, const char *call)
 {
     const char *targets = "", **names = MG_NEW_ARRAY(t->e->arena, const char *, step->out_count);
-    if (step->out_count == 1 && made_at_begin(t, out_of(t, step, 0))) {
+    if (step->out_count == 1 && made_at_begin(t, mg_step_out(t->e, step, 0))) {
         mg_torch_line(t, "%s.copy_(%s)", whole_part(t, step, 0), call);
         return;
     }
@@ -181,7 +168,7 @@ static void write_results(struct mg_torch *t, const struct mg_step *step, const 
     }
     mg_torch_line(t, "%s = %s", targets, call);
     for (uint32_t i = 0; i < step->out_count; i++)
-        if (made_at_begin(t, out_of(t, step, i))) {
+        if (made_at_begin(t, mg_step_out(t->e, step, i))) {
             mg_torch_line(t, "%s.copy_(%s)", whole_part(t, step, i), names[i]);
             mg_torch_line(t, "del %s", names[i]);
         }
@@ -194,7 +181,7 @@ static enum mg_code write_compute(struct mg_torch *t, const struct mg_step *step
     for (uint32_t i = 0; i < step->in_count; i++) {
         struct mg_torch_box box;
         mg_torch_box_of(t, step->op, false, i, t->depth, &box);
-        enum mg_code code = read_part(t, in_of(t, step, i), &box, &operands[i]);
+        enum mg_code code = read_part(t, mg_step_in(t->e, step, i), &box, &operands[i]);
         if (code != MG_OK)
             return code;
         plain = plain && is_plain(operands[i]);
@@ -212,8 +199,8 @@ static enum mg_code write_compute(struct mg_torch *t, const struct mg_step *step
 
 static enum mg_code write_store(struct mg_torch *t, const struct mg_step *step)
 {
-    uint32_t instance = in_of(t, step, 0);
-    mg_value value = instance_at(t, instance)->value, home = t->e->g->values[value].update_of;
+    uint32_t instance = mg_step_in(t->e, step, 0);
+    mg_value value = mg_instance_at(t->e, instance)->value, home = t->e->g->values[value].update_of;
     struct mg_torch_held held;
     const char *expr;
     enum mg_code code = read_part(t, instance, NULL, &expr);
@@ -229,13 +216,14 @@ static enum mg_code write_store(struct mg_torch *t, const struct mg_step *step)
         mg_torch_line(t, "%s, %s = store(%s)", host, event, expr);
     t->held[base_of(t, instance)].stored = event;
     t->host[value] = (struct mg_torch_held){.alive = true, .expr = host, .box = held.box, .depth = t->depth};
+    *MG_PUSH(t->e->arena, t->stored, t->stored_count, t->stored_capacity) = value;
     return MG_OK;
 }
 
 static enum mg_code write_load(struct mg_torch *t, const struct mg_step *step)
 {
-    uint32_t instance = out_of(t, step, 0);
-    const struct mg_torch_held *copy = &t->host[instance_at(t, instance)->value];
+    uint32_t instance = mg_step_out(t->e, step, 0);
+    const struct mg_torch_held *copy = &t->host[mg_instance_at(t->e, instance)->value];
     if (!copy->alive)
         return mg_fail(t->e->err, MG_ERR_INVALID, "", "the plan loads what is not on the host");
     const char *event = mg_arena_printf(t->e->arena, "e%u", instance);
@@ -247,7 +235,7 @@ static enum mg_code write_load(struct mg_torch *t, const struct mg_step *step)
 
 static enum mg_code write_free(struct mg_torch *t, const struct mg_step *step)
 {
-    struct mg_torch_held *held = &t->held[in_of(t, step, 0)];
+    struct mg_torch_held *held = &t->held[mg_step_in(t->e, step, 0)];
     if (!held->alive)
         return mg_fail(t->e->err, MG_ERR_INVALID, "", "the plan frees an instance that is not alive");
     if (held->stored)
@@ -259,43 +247,6 @@ static enum mg_code write_free(struct mg_torch *t, const struct mg_step *step)
 
 /* ---- regions ---- */
 
-static uint32_t body_end(const struct mg_torch *t, uint32_t step)
-{
-    uint32_t depth = 1;
-    for (uint32_t s = step + 1; s < t->e->plan->step_count; s++) {
-        depth += t->e->plan->steps[s].kind == MG_STEP_BEGIN;
-        depth -= t->e->plan->steps[s].kind == MG_STEP_END;
-        if (!depth)
-            return s;
-    }
-    return (uint32_t)t->e->plan->step_count;
-}
-
-/* The operator and slot that first read `instance`, or a view of it, after step `from`. */
-static bool first_reader(const struct mg_torch *t, uint32_t from, uint32_t instance, mg_op *op, uint32_t *slot)
-{
-    uint32_t end = body_end(t, from);
-    for (uint32_t s = from + 1; s < end; s++) {
-        const struct mg_step *step = &t->e->plan->steps[s];
-        for (uint32_t i = 0; step->kind == MG_STEP_COMPUTE && i < step->in_count; i++) {
-            mg_op chain[MG_TORCH_CHAIN];
-            uint32_t read = in_of(t, step, i);
-            *op = step->op;
-            *slot = i;
-            if (read == instance)
-                return true;
-            if (instance_at(t, read)->view_of != instance)
-                continue;
-            uint32_t count =
-                mg_torch_view_chain(t, instance_at(t, read)->value, instance_at(t, instance)->value, chain);
-            *slot = 0;
-            *op = count ? chain[count - 1] : step->op;
-            return count > 0;
-        }
-    }
-    return false;
-}
-
 static enum mg_code write_slice(struct mg_torch *t, uint32_t at)
 {
     const struct mg_step *step = &t->e->plan->steps[at];
@@ -303,12 +254,12 @@ static enum mg_code write_slice(struct mg_torch *t, uint32_t at)
     mg_op reader;
     uint32_t slot;
     const char *expr;
-    if (!first_reader(t, at, out_of(t, step, 0), &reader, &slot))
+    if (!mg_first_reader(t->e, at, mg_step_out(t->e, step, 0), &reader, &slot))
         return mg_fail(t->e->err, MG_ERR_INVALID, "", "the plan has a slice that nobody reads");
     mg_torch_box_of(t, reader, false, slot, t->depth, &box);
-    enum mg_code code = read_part(t, in_of(t, step, 0), &box, &expr);
+    enum mg_code code = read_part(t, mg_step_in(t->e, step, 0), &box, &expr);
     if (code == MG_OK)
-        mg_torch_line(t, "%s = copied(%s)", hold(t, out_of(t, step, 0), &box), expr);
+        mg_torch_line(t, "%s = copied(%s)", hold(t, mg_step_out(t->e, step, 0), &box), expr);
     return code;
 }
 
@@ -316,11 +267,11 @@ static enum mg_code write_slice(struct mg_torch *t, uint32_t at)
 static enum mg_code output_part(struct mg_torch *t, const struct mg_step *step, const char **part, const char **target)
 {
     struct mg_torch_held held;
-    enum mg_code code = read_part(t, in_of(t, step, 0), NULL, part);
+    enum mg_code code = read_part(t, mg_step_in(t->e, step, 0), NULL, part);
     if (code == MG_OK)
-        code = mg_torch_resolve(t, in_of(t, step, 0), &held);
+        code = mg_torch_resolve(t, mg_step_in(t->e, step, 0), &held);
     if (code == MG_OK)
-        *target = mg_torch_part_of(t, &t->held[in_of(t, step, 1)], &held.box);
+        *target = mg_torch_part_of(t, &t->held[mg_step_in(t->e, step, 1)], &held.box);
     return code;
 }
 
@@ -336,19 +287,19 @@ static enum mg_code write_join(struct mg_torch *t, const struct mg_step *step)
 /* "p0 == 0 and p1 == 0": the first of every region in whose axis the value is summed (R6). */
 static const char *first_part(const struct mg_torch *t, uint32_t into, enum mg_combiner *combiner)
 {
-    mg_value value = instance_at(t, into)->value;
+    mg_value value = mg_instance_at(t->e, into)->value;
     mg_op op = t->e->g->values[value].producer;
     uint32_t slot = t->e->g->values[value].slot, axis_count;
-    uint32_t buffer = t->e->plan->steps[instance_at(t, into)->made_by].op;
+    uint32_t buffer = t->e->plan->steps[mg_instance_at(t->e, into)->made_by].op;
     const struct mg_axis *axes = mg_op_axes(t->e->g, op, &axis_count);
     const char *text = "";
     bool inside = false;
     for (uint32_t i = 0; i < t->depth; i++) {
-        uint32_t at = t->member[t->open[i].region][op];
+        const struct mg_region_op *use = mg_region_find(&t->e->plan->regions[t->open[i].region], op);
         inside = inside || t->open[i].region == buffer;
-        if (!inside || at == MG_NONE)
+        if (!inside || !use)
             continue;
-        const struct mg_axis *axis = &axes[t->e->plan->regions[t->open[i].region].ops[at].axis];
+        const struct mg_axis *axis = &axes[use->axis];
         if (axis->out[slot].dim >= 0)
             continue;
         *combiner = axis->combiner;
@@ -362,9 +313,9 @@ static enum mg_code write_acc(struct mg_torch *t, const struct mg_step *step)
     static const char *const how[] = {"none", "sum", "max", "min", "prod"};
     const char *part, *target;
     enum mg_combiner combiner = MG_COMBINE_NONE;
-    if (!made_at_begin(t, in_of(t, step, 1)))
+    if (!made_at_begin(t, mg_step_in(t->e, step, 1)))
         return mg_fail(t->e->err, MG_ERR_INVALID, "", "the plan accumulates into something that is no region output");
-    const char *first = first_part(t, in_of(t, step, 1), &combiner);
+    const char *first = first_part(t, mg_step_in(t->e, step, 1), &combiner);
     enum mg_code code = output_part(t, step, &part, &target);
     if (code == MG_OK)
         mg_torch_line(t, "accumulate(%s, %s, \"%s\", first=%s)", target, part, how[combiner], first);
@@ -374,8 +325,8 @@ static enum mg_code write_acc(struct mg_torch *t, const struct mg_step *step)
 static enum mg_code write_begin(struct mg_torch *t, const struct mg_step *step)
 {
     for (uint32_t i = 0; i < step->out_count; i++) {
-        uint32_t instance = out_of(t, step, i);
-        const struct mg_value_info *value = &t->e->g->values[instance_at(t, instance)->value];
+        uint32_t instance = mg_step_out(t->e, step, i);
+        const struct mg_value_info *value = &t->e->g->values[mg_instance_at(t->e, instance)->value];
         struct mg_torch_box box;
         if (value->producer == MG_NONE)
             return mg_fail(t->e->err, MG_ERR_INVALID, "", "the plan has a region output that no operator makes");
@@ -386,11 +337,11 @@ static enum mg_code write_begin(struct mg_torch *t, const struct mg_step *step)
     return MG_OK;
 }
 
+/* Copies that were made in the part end with it; they are the last ones that were made. */
 static void drop_part_copies(struct mg_torch *t)
 {
-    for (mg_value v = 0; v < t->e->g->value_count; v++)
-        if (t->host[v].alive && t->host[v].depth >= t->depth)
-            t->host[v].alive = false;
+    while (t->stored_count && t->host[t->stored[t->stored_count - 1]].depth >= t->depth)
+        t->host[t->stored[--t->stored_count]].alive = false;
 }
 
 /* One function for the parts of one extent, from part `first` on. */
@@ -470,7 +421,7 @@ enum mg_code mg_torch_write_steps(struct mg_torch *t, uint32_t from, uint32_t to
     for (uint32_t s = from; s < to; s++) {
         enum mg_code code;
         if (t->e->plan->steps[s].kind == MG_STEP_BEGIN) {
-            uint32_t end = body_end(t, s);
+            uint32_t end = mg_step_body_end(t->e, s);
             code = write_region(t, s, end);
             s = end;
         } else {

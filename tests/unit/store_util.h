@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "store/store.h"
+#include "tests/unit/temp_util.h"
 
 enum { GOT_MAX = 256 };
 
@@ -124,7 +125,7 @@ static inline void got_cb(void *ctx, const struct mg_store_result *result)
 
 /* A store, its directory, its clock, and the signal that results are there. */
 struct fixture {
-    char dir[64];
+    char dir[200];
     mg_store *store;
     pthread_mutex_t lock;
     pthread_cond_t ready;
@@ -173,7 +174,7 @@ static inline void fixture_init(struct fixture *f)
     pthread_mutex_init(&f->lock, NULL);
     pthread_cond_init(&f->ready, NULL);
     f->now = 1000000000000;
-    snprintf(f->dir, sizeof f->dir, "/tmp/magisd-store-XXXXXX");
+    temp_name(f->dir, sizeof f->dir, "store");
     if (!mkdtemp(f->dir)) {
         abort();
     }

@@ -6,6 +6,7 @@
 
 #include "backend_util.h"
 #include "measure/cuda_priv.h"
+#include "temp_util.h"
 
 enum { MOST_SOURCES = 4000, MOST_ARGUMENTS = 24 };
 static char *sources[MOST_SOURCES];
@@ -261,7 +262,7 @@ static void write_sources(FILE *file)
 
 static void build_library(const char *folder)
 {
-    char source[200], object[200], command[600];
+    char source[300], object[300], command[800];
     snprintf(source, sizeof source, "%s/kernels.cpp", folder);
     snprintf(object, sizeof object, "%s/kernels.so", folder);
     snprintf(command, sizeof command, "%s -O0 -w -ffp-contract=off -shared -fPIC -pthread -o %s %s",
@@ -356,9 +357,10 @@ static const char *const stand_ins[] = {
 
 Test(cuda_kernels, agree_with_the_reference, .init = open_emulator, .fini = close_emulator, .timeout = 300)
 {
-    char folder[] = "/tmp/magisd-kernels-XXXXXX";
+    char folder[200];
     if (!has_compiler())
         return;
+    temp_name(folder, sizeof folder, "kernels");
     cr_assert(mkdtemp(folder), "%s", folder);
     collecting = true;
     every_sample();

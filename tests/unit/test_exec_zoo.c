@@ -11,6 +11,7 @@
 #include "onnx_util.h"
 #include "search/fission.h"
 #include "search/publish.h"
+#include "temp_util.h"
 #include "zoo/zoo.h"
 
 enum { SHARDS = 4, EDITS = 6, TRIES = 300, REUSE = 1 << 8 };
@@ -399,8 +400,9 @@ Test(exec_zoo, plans_of_every_network_last_quarter)
 
 Test(exec_zoo, forward_plans_as_onnx_models)
 {
-    char path[] = "/tmp/magis-onnx-XXXXXX", command[120];
+    char path[200], command[300];
     uint32_t plans = 0, moves = 0;
+    temp_name(path, sizeof path, "onnx");
     int fd = mkstemp(path);
     cr_assert_geq(fd, 0);
     onnx_models = fdopen(fd, "wb");

@@ -8,6 +8,7 @@
 #include "base/digest.h"
 #include "export/export.h"
 #include "formats/formats.h"
+#include "temp_util.h"
 
 enum { GRAPHS = 1000, NAMES = 8 };
 
@@ -192,7 +193,8 @@ static enum mg_code write_guarded(void *context, struct mg_error *err)
 
 Test(export, hostile_names_stay_text)
 {
-    char path[] = "/tmp/magis-names-XXXXXX", command[120];
+    char path[200], command[300];
+    temp_name(path, sizeof path, "names");
     int fd = mkstemp(path);
     cr_assert_geq(fd, 0);
     FILE *file = fdopen(fd, "w");

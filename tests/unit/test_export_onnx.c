@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include "check_util.h"
+#include "export/export_priv.h"
 #include "onnx_util.h"
+#include "temp_util.h"
 
 /* Attributes that opset 17 has not: these samples are refused although their operator can be written. */
 static const char *const refused[] = {
@@ -104,12 +106,13 @@ static enum mg_code try_sample(void *context, struct mg_error *err)
 /* ---- models that ONNX's own checker judges ---- */
 
 struct judged {
-    char path[32];
+    char path[200];
 };
 
 static struct judged begin_models(void)
 {
-    struct judged judged = {"/tmp/magis-onnx-XXXXXX"};
+    struct judged judged;
+    temp_name(judged.path, sizeof judged.path, "onnx");
     int fd = mkstemp(judged.path);
     cr_assert_geq(fd, 0);
     onnx_models = fdopen(fd, "wb");
@@ -118,7 +121,7 @@ static struct judged begin_models(void)
 
 static void expect_valid(const struct judged *judged, uint32_t count)
 {
-    char command[120];
+    char command[300];
     cr_assert_eq(fclose(onnx_models), 0);
     snprintf(command, sizeof command, "/usr/bin/python3 tests/e2e/libcheckonnx.py %s %u", judged->path, count);
     int status = system(command);
@@ -239,4 +242,94 @@ Test(export_onnx, nested_regions, .timeout = 120)
     printf("ONNX models of plans with regions: %u, in another %u, in two others %u\n", exported[1], exported[2],
            exported[3]);
     cr_expect(exported[1] >= 50 && exported[2] >= 50 && exported[3] >= 5);
+}
+
+/* ---- names and sizes ---- */
+
+/* y = x w, for an x and a result of these names. */
+static struct mg_plan *product(struct bench *b, const char *x, const char *y)
+{
+    struct mg_plan *plan;
+    struct mg_error err = {0};
+    mg_value in[] = {mg_graph_add_value(b->g, x, MG_KIND_INPUT, MG_DTYPE_F32, SHAPE(4, 16)),
+                     mg_graph_add_value(b->g, "w", MG_KIND_WEIGHT, MG_DTYPE_F32, SHAPE(16, 32))};
+    mg_value out;
+    cr_assert_eq(mg_graph_add_op(b->g, MG_OP_MATMUL, "m", in, 2, NULL, 0, &y, 1, &out, &err), MG_OK, "%s", err.message);
+    mg_graph_add_output(b->g, out);
+    cr_assert(normalise(b), "%s", b->err.message);
+    cr_assert_eq(mg_plan_original(b->n, mg_device_builtin("rtx3090"), &b->arena, &plan, &err), MG_OK);
+    return plan;
+}
+
+/* To ONNX an empty name is none: the value gets another. */
+Test(export_onnx, empty_names)
+{
+    static const char *const names[][2] = {{"", "y"}, {"x", ""}};
+    for (int i = 0; i < 2; i++) {
+        struct bench b;
+        struct mg_writer w;
+        struct mg_onnx_model model;
+        struct mg_error err = {0};
+        bench_open(&b);
+        const struct mg_plan *plan = product(&b, names[i][0], names[i][1]);
+        mg_writer_init(&w);
+        cr_assert_eq(mg_export_write(MG_EXPORT_ONNX, &w, b.n, plan, NULL, &b.arena, &err), MG_OK, "%s", err.message);
+        cr_assert(mg_writer_finish(&w));
+        struct mg_bytes_block block = {w.data, w.size};
+        struct mg_bytes source = mg_bytes_from_block(&block);
+        cr_assert_eq(mg_onnx_read(&source, &(struct mg_onnx_options){0}, &b.arena, &model, &err), MG_OK, "%s",
+                     err.message);
+        cr_expect_eq(model.graph->op_count, 1);
+        cr_expect_eq(model.graph->output_count, 1);
+        cr_expect_eq(mg_graph_find_value(model.graph, ""), MG_NONE);
+        mg_writer_release(&w);
+        bench_close(&b);
+    }
+}
+
+struct sized {
+    struct mg_export e;
+    uint64_t most;
+    size_t size;
+};
+
+static enum mg_code write_sized(void *context, struct mg_error *err)
+{
+    struct sized *sized = context;
+    struct mg_writer w;
+    mg_writer_init(&w);
+    mg_writer_init(&sized->e.scratch);
+    sized->e.w = &w;
+    sized->e.err = err;
+    enum mg_code code = mg_write_onnx_within(&sized->e, sized->most);
+    cr_assert(code != MG_OK || mg_writer_finish(&w));
+    sized->size = w.size;
+    mg_writer_release(&sized->e.scratch);
+    mg_writer_release(&w);
+    return code;
+}
+
+/* Contents of a weight are left out where they find no room; what does not fit without them is refused. */
+Test(export_onnx, no_model_is_too_large)
+{
+    struct bench b;
+    struct mg_error err = {0};
+    static const double numbers[16 * 32];
+    const struct mg_onnx_data data = {.dtype = MG_DTYPE_F32, .shape = *SHAPE(16, 32), .real = numbers};
+    struct mg_onnx_content content = {"w", &data};
+    const struct mg_onnx_model known = {.contents = &content, .content_count = 1};
+    bench_open(&b);
+    const struct mg_plan *plan = product(&b, "x", "y");
+    struct sized s = {.e = {.original = b.n, .g = b.n, .plan = plan, .known = &known, .arena = &b.arena}, .most = 5000};
+    cr_expect_eq(mg_arena_guard(&b.arena, write_sized, &s, &err), MG_OK, "%s", err.message);
+    cr_expect(s.size > sizeof(float[16 * 32]) && s.size <= s.most, "%zu bytes", s.size);
+    s.most = 3000;
+    cr_expect_eq(mg_arena_guard(&b.arena, write_sized, &s, &err), MG_OK, "%s", err.message);
+    cr_expect_lt(s.size, sizeof(float[16 * 32]));
+    for (s.most = 0; s.most < 1400; s.most += 10) {
+        cr_expect_eq(mg_arena_guard(&b.arena, write_sized, &s, &err), MG_ERR_LIMIT, "within %llu bytes",
+                     (unsigned long long)s.most);
+        cr_expect(strstr(err.message, "bytes"), "%s", err.message);
+    }
+    bench_close(&b);
 }
