@@ -58,11 +58,15 @@ OPTIMIZERS = {
     "adam, tensors at once": lambda p: torch.optim.Adam(p, 0.01, foreach=True),
     "adamw": lambda p: torch.optim.AdamW(p, 0.01, foreach=False),
     "adamw, amsgrad": lambda p: torch.optim.AdamW(p, 0.01, amsgrad=True),
+    "adagrad": lambda p: torch.optim.Adagrad(p, 0.01, weight_decay=0.01),
+    "adagrad, slowing down": lambda p: torch.optim.Adagrad(p, 0.01, lr_decay=0.1),
+    "adadelta": lambda p: torch.optim.Adadelta(p, weight_decay=0.01),
+    "adamax": lambda p: torch.optim.Adamax(p, 0.01, weight_decay=0.01),
     "rmsprop": lambda p: torch.optim.RMSprop(p, 0.01, momentum=0.9),
 }
 
 
-COLD = ("sgd", "nesterov", "adam", "adam, tensors at once", "adamw", "adamw, amsgrad")
+COLD = ("sgd", "nesterov", "adam", "adam, tensors at once", "adamw", "adamw, amsgrad", "adagrad")
 
 
 def test_optimizers(t):
@@ -102,7 +106,7 @@ def test_refusals(t):
                 lambda: magis_capture.capture(cold.step, *DATA))
         t.check(name + ": nothing is left of that",
                 not any(cold.optimizer.state.values()) and not cold.optimizer.param_groups[0]["differentiable"])
-    numbers = Training(lambda p: torch.optim.Adagrad(p, 0.01))
+    numbers = Training(lambda p: torch.optim.RAdam(p, 0.01))
     refused(t, "counters that are read as numbers are named by line", "torch_optimizers.py:",
             lambda: magis_capture.capture(numbers.step, *DATA))
     training = Training(OPTIMIZERS["momentum"])

@@ -125,7 +125,7 @@ static inline void got_cb(void *ctx, const struct mg_store_result *result)
 
 /* A store, its directory, its clock, and the signal that results are there. */
 struct fixture {
-    char dir[200];
+    char dir[64];
     mg_store *store;
     pthread_mutex_t lock;
     pthread_cond_t ready;

@@ -46,8 +46,9 @@ for _name, _short in (("float8_e4m3fn", "f8e4m3"), ("float8_e5m2", "f8e5m2")):
 
 # settings of optimizers under which their steps can be traced: one tensor after the other, step counters as tensors
 TRACEABLE = {"foreach": False, "fused": False, "differentiable": True}
-ADAM, ADAMW = (importlib.import_module("torch.optim." + name) for name in ("adam", "adamw"))
-COUNTS_ONLY = (torch.optim.RMSprop,)  # count their steps and compute nothing with the number
+OPTIM = {name: importlib.import_module("torch.optim." + name) for name in ("adam", "adamw", "adagrad", "adamax")}
+# count their steps and compute nothing with the number
+COUNTS_ONLY = (torch.optim.RMSprop, torch.optim.Adadelta)
 
 
 class CaptureError(Exception):
@@ -60,17 +61,49 @@ def _adamw(*tensors, lr, weight_decay, **rest):
     """AdamW of torch 1.13, which reads its step counters as numbers: the decay, then the step of Adam."""
     for parameter in tensors[0]:
         parameter.mul_(1 - lr * weight_decay)
-    ADAM.adam(*tensors, lr=lr, weight_decay=0, **dict(rest, foreach=False, capturable=False, differentiable=True))
+    OPTIM["adam"].adam(*tensors, lr=lr, weight_decay=0, **dict(rest, foreach=False, capturable=False, differentiable=True))
+
+
+# Optimizers that read their step counters as numbers, with them as tensors; in double precision, as those are.
+
+def _descended(parameter, gradient, weight_decay, maximize):
+    gradient = -gradient if maximize else gradient
+    return gradient.add(parameter, alpha=weight_decay) if weight_decay else gradient
+
+
+def _adagrad(parameters, gradients, sums, steps, *unused, lr, weight_decay, lr_decay, eps, maximize=False, **rest):
+    for parameter, gradient, total, step in zip(parameters, gradients, sums, steps):
+        step += 1
+        gradient = _descended(parameter, gradient, weight_decay, maximize)
+        total.addcmul_(gradient, gradient)
+        step_size = lr / (1 + (step - 1) * lr_decay) if lr_decay else lr
+        parameter.sub_(step_size * gradient / (total.sqrt() + eps))
+
+
+def _adamax(parameters, gradients, means, norms, steps, *unused, beta1, beta2, lr, weight_decay, eps, maximize=False,
+            **rest):
+    for parameter, gradient, mean, norm, step in zip(parameters, gradients, means, norms, steps):
+        step += 1
+        gradient = _descended(parameter, gradient, weight_decay, maximize)
+        mean.mul_(beta1).add_(gradient, alpha=1 - beta1)
+        norm.copy_(torch.maximum(norm * beta2, gradient.abs() + eps))
+        parameter.sub_(lr / (1 - torch.pow(beta1, step.double())) * mean / norm)
 
 
 @contextlib.contextmanager
-def _traceable_adamw():
-    before = ADAMW.adamw
-    ADAMW.adamw = before if "differentiable" in inspect.signature(before).parameters else _adamw
+def _traceable_functions():
+    """In the place of functions of torch.optim that cannot be traced, others that compute the same."""
+    ours = {"adagrad": _adagrad, "adamax": _adamax}
+    if "differentiable" not in inspect.signature(OPTIM["adamw"].adamw).parameters:
+        ours["adamw"] = _adamw
+    theirs = {name: getattr(OPTIM[name], name) for name in ours}
     try:
+        for name, function in ours.items():
+            setattr(OPTIM[name], name, function)
         yield
     finally:
-        ADAMW.adamw = before
+        for name, function in theirs.items():
+            setattr(OPTIM[name], name, function)
 
 
 def _zeros(*keys):
@@ -280,7 +313,7 @@ class _State:
                 optimizer.state.update({swap.get(id(key), key): state for key, state in old.items()})
                 for group in optimizer.param_groups:
                     group.update({key: value for key, value in TRACEABLE.items() if key in group})
-            with _traceable_adamw():
+            with _traceable_functions():
                 yield
             for (_, optimizer), state in zip(self.optimizers, states):
                 self._check_left(optimizer, list(state.values()))
