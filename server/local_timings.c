@@ -75,13 +75,13 @@ static bool map(struct mg_local_timings *local, const char *path)
 
 bool mg_local_timings_open(struct mg_local_timings *local, const char *dir, const struct mg_device *device)
 {
-    struct mg_store_config config = {.dir = dir};
+    struct mg_store_config config = {.dir = dir, .read_only = true};
     struct choice choice = {.device = device};
     mg_store *store;
     char message[256];
     *local = (struct mg_local_timings){.memory = NULL};
     char file[4096];
-    if (snprintf(file, sizeof file, "%s/store.db", dir) >= (int)sizeof file || access(file, R_OK | W_OK) != 0) {
+    if (snprintf(file, sizeof file, "%s/store.db", dir) >= (int)sizeof file || access(file, R_OK) != 0) {
         fprintf(stderr, "magisd: --data %s: no daemon or agent has kept anything there\n", dir);
         return false;
     }

@@ -1,4 +1,4 @@
-/* The timing cache of a directory that no daemon uses, for a search on the command line. */
+/* The timing cache of a directory, for a search on the command line; a daemon may be at work on it. */
 #ifndef MG_SERVER_LOCAL_TIMINGS_H
 #define MG_SERVER_LOCAL_TIMINGS_H
 

@@ -140,7 +140,7 @@ static bool write_file(struct mg_timings_content *content, const char *path)
 {
     char beside[4200];
     size_t size = mg_timings_size(content);
-    snprintf(beside, sizeof beside, "%s.new", path);
+    snprintf(beside, sizeof beside, "%s.new%ld", path, (long)getpid());
     int fd = open(beside, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     void *memory = MAP_FAILED;
     if (fd >= 0 && posix_fallocate(fd, 0, (off_t)size) == 0) { /* a full disk says so here, not as a signal later */
@@ -201,7 +201,9 @@ void mg_op_run_snapshot(struct mg_op *op, struct mg_db *db)
     mkdir(dir, 0700);
     if (access(path, R_OK) != 0) {
         make_snapshot(op, db, class, family, path);
-        remove_others(dir, prefix, name);
+        if (!op->store->config.read_only) { /* else a daemon may be about to open them */
+            remove_others(dir, prefix, name);
+        }
     }
     op->result.text = path;
 }

@@ -2,7 +2,8 @@
  *
  * Exactly one connection of one process writes and checkpoints (SQLite up to 3.51.2 can damage a file when two do at
  * the same instant): DIR/lock is held by flock for as long as the store is open. Whether the last stop was clean is
- * written in the file itself: the row `clean` of meta is 0 while the store is open. */
+ * written in the file itself: the row `clean` of meta is 0 while the store is open. Who only reads takes no part in
+ * all that. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -94,7 +95,7 @@ static enum mg_store_code check_dir(const mg_store *store, const struct why *why
     struct statfs fs;
     struct stat st;
     char type[64] = "";
-    if (mkdir(store->dir, 0700) != 0 && errno != EEXIST) {
+    if (!store->config.read_only && mkdir(store->dir, 0700) != 0 && errno != EEXIST) {
         return because(why, MG_STORE_IO, "cannot make %s: %s", store->dir, strerror(errno));
     }
     if (statfs(store->dir, &fs) != 0 || stat(store->dir, &st) != 0) {
@@ -192,9 +193,8 @@ static enum mg_store_code refused(const mg_store *store, enum mg_store_code code
         store->path, store->dir, message);
 }
 
-static enum mg_store_code check_version(mg_store *store, const struct why *why)
+static enum mg_store_code check_version(mg_store *store, struct mg_db *db, const struct why *why)
 {
-    struct mg_db *db = &store->writer;
     int64_t id = mg_db_pragma(db, "PRAGMA application_id"), version = mg_db_pragma(db, "PRAGMA user_version");
     int64_t tables = mg_db_pragma(db, "SELECT count(*) FROM sqlite_schema");
     if (db->code != MG_STORE_OK) {
@@ -273,7 +273,7 @@ static enum mg_store_code open_writer(mg_store *store, const struct why *why)
     if (mg_db_open(db, store->path, MG_DB_WRITER) != MG_STORE_OK) {
         return refused(store, db->code, db->message, why);
     }
-    enum mg_store_code code = check_version(store, why);
+    enum mg_store_code code = check_version(store, db, why);
     if (code != MG_STORE_OK) {
         return code;
     }
@@ -309,14 +309,35 @@ static enum mg_store_code open_files(mg_store *store, const struct why *why)
     return MG_STORE_OK;
 }
 
+/* A file of an older version is not touched: whoever writes brings it up to date. */
+static enum mg_store_code open_reader(mg_store *store, const struct why *why)
+{
+    struct mg_db *db = &store->reader;
+    if (mg_db_open(db, store->path, MG_DB_READER) != MG_STORE_OK) {
+        return refused(store, db->code, db->message, why);
+    }
+    enum mg_store_code code = check_version(store, db, why);
+    if (code != MG_STORE_OK) {
+        return code;
+    }
+    int version = (int)mg_db_pragma(db, "PRAGMA user_version");
+    if (version < mg_store_version) {
+        return because(why, MG_STORE_VERSION, "%s has version %d: start this magisd serve on it once", store->path,
+                       version);
+    }
+    db->fault = store->config.fault;
+    db->fault_ctx = store->config.fault_ctx;
+    return mg_db_prepare(db) == MG_STORE_OK ? MG_STORE_OK : refused(store, db->code, db->message, why);
+}
+
 static enum mg_store_code open_all(mg_store *store, const struct why *why)
 {
     enum mg_store_code code = check_dir(store, why);
-    if (code == MG_STORE_OK) {
+    if (code == MG_STORE_OK && store->config.read_only) {
+        code = open_reader(store, why);
+    } else if (code == MG_STORE_OK) {
         code = take_lock(store, why);
-    }
-    if (code == MG_STORE_OK) {
-        code = open_files(store, why);
+        code = code == MG_STORE_OK ? open_files(store, why) : code;
     }
     if (code == MG_STORE_OK && mg_store_start_threads(store) != MG_STORE_OK) {
         code = because(why, MG_STORE_INTERNAL, "cannot start the store's threads");
@@ -366,6 +387,10 @@ void mg_store_close(mg_store *store)
     mg_store_stop_threads(store);
     struct mg_db *db = &store->writer;
     mg_db_close(&store->reader);
+    if (store->config.read_only) {
+        release(store);
+        return;
+    }
     db->fault = NULL;
     mark(db, "1");
     sqlite3_wal_checkpoint_v2(db->handle, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);

@@ -263,7 +263,8 @@ struct mg_store_result {
 typedef void mg_store_cb(void *ctx, const struct mg_store_result *result);
 
 struct mg_store_config {
-    const char *dir;           /* made if missing (its parent must exist) */
+    const char *dir; /* made if missing (its parent must exist) */
+    bool read_only;  /* beside whoever has it open: no lock, no writes (they end as CLOSED), nothing is made */
     void (*notify)(void *ctx); /* called from the store's threads; may be NULL */
     void *notify_ctx;
     int64_t (*now_ms)(void *ctx); /* NULL: the clock; tests replace it */

@@ -214,7 +214,7 @@ struct mg_store {
     struct mg_db writer, reader;
     struct mg_queue writes, reads;
     pthread_t writer_thread, reader_thread;
-    bool threads;
+    bool threads, writes_here;
     pthread_mutex_t done_lock; /* guards what follows */
     struct mg_op *done_first, **done_last;
     size_t pending;

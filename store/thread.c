@@ -182,7 +182,7 @@ void mg_op_start(struct mg_op *op)
     struct mg_queue *queue = kinds[op->kind].class == MG_OP_READ ? &store->reads : &store->writes;
     if (!mg_queue_push(queue, op)) {
         op->result.code = MG_STORE_CLOSED;
-        op->result.message = "the store is closing";
+        op->result.message = store->config.read_only ? "the store is open for reading only" : "the store is closing";
         complete(store, op);
     }
 }
@@ -403,18 +403,28 @@ static void *reader_main(void *arg)
 
 /* ---- start and stop ---- */
 
+static void join_writer(mg_store *store)
+{
+    if (store->writes_here) {
+        pthread_join(store->writer_thread, NULL);
+    }
+}
+
 enum mg_store_code mg_store_start_threads(mg_store *store)
 {
     mg_queue_init(&store->writes);
     mg_queue_init(&store->reads);
     pthread_mutex_init(&store->done_lock, NULL);
     store->done_last = &store->done_first;
-    if (pthread_create(&store->writer_thread, NULL, writer_main, store) != 0) {
+    store->writes_here = !store->config.read_only;
+    if (!store->writes_here) {
+        mg_queue_close(&store->writes);
+    } else if (pthread_create(&store->writer_thread, NULL, writer_main, store) != 0) {
         return MG_STORE_INTERNAL;
     }
     if (pthread_create(&store->reader_thread, NULL, reader_main, store) != 0) {
         mg_queue_close(&store->writes);
-        pthread_join(store->writer_thread, NULL);
+        join_writer(store);
         return MG_STORE_INTERNAL;
     }
     store->threads = true;
@@ -428,7 +438,7 @@ void mg_store_stop_threads(mg_store *store)
     }
     mg_queue_close(&store->writes);
     mg_queue_close(&store->reads);
-    pthread_join(store->writer_thread, NULL);
+    join_writer(store);
     pthread_join(store->reader_thread, NULL);
     while (mg_store_poll(store)) {
     }

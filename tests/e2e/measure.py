@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 import time
 
-from libe2e import MAGISD, Tests
+from libe2e import MAGISD, Daemon, Tests
 
 NET = ["zoo:mlp", "--set", "batch=32", "--training", "loss=mse,optimizer=sgd"]
 home = tempfile.mkdtemp(prefix="magisd-measure-", dir=os.environ.get("MAGIS_TMP"))
@@ -112,6 +112,10 @@ def test_profile(t):
     modelled = json.loads(answer.stdout)["prices"]
     priced = run("optimize", *NET, "--device", path("cpu.json"), "--evaluations", "20", "--data", path("store"), "--json")
     t.equal("priced from a directory's timings", (modelled["modelled"], json.loads(priced.stdout)["prices"]["exact"]), (1, 1))
+    owner = Daemon(data=path("store"))
+    beside = run("optimize", *NET, "--device", path("cpu.json"), "--evaluations", "20", "--data", path("store"), "--json")
+    t.equal("also while a daemon is at work on it", json.loads(beside.stdout or "{}").get("prices", {}).get("exact"), 1)
+    owner.close()
     t.equal("no such directory", run("optimize", *NET, "--data", path("nowhere")).returncode, 2)
 
 

@@ -10,9 +10,9 @@ SEARCH = {"zoo": {"model": "mlp", "batch": 2048, "hidden": 256}, "training": {"l
           "device": "rtx3090", "budget": {"evaluations": 200}}
 
 
-def start_agent(name, *more, device="cpu", **environment):
+def start_agent(name, *more, device="cpu", log=subprocess.PIPE, **environment):
     return subprocess.Popen([MAGISD, "agent", "--server", "http://" + daemon.address, "--device", device, "--name", name,
-                             "--duty", "100", *more], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                             "--duty", "100", *more], stdout=subprocess.PIPE, stderr=log, text=True,
                             env={**os.environ, **environment})
 
 
@@ -195,21 +195,24 @@ def test_daemon_killed(t):
     kept = {m["number"]: m for m in measurements("best") + measurements("1")}
     wanted = [ask(str(k), "any").json["number"] for k in range(1, min(len(front()["pareto"]), 6))]
     port = daemon.address
-    agent = start_agent("one", "--max-seconds", "60")
-    wait_until(lambda: any(m["state"] != "wanted" for m in measurements("1") if m["number"] in wanted))
+    log = open(os.path.join(daemon.home, "agent"), "w+")
+    agent = start_agent("one", "--max-seconds", "60", log=log)
+    states = lambda: [m["state"] for k in range(1, 6) if k < len(front()["pareto"]) for m in measurements(str(k)) if m["number"] in wanted]
+    done = lambda: sum(s == "done" for s in states())
+    t.check("at it", wait_until(lambda: any(s != "wanted" for s in states())), states())
     for _ in range(3):
+        before, said = done(), os.path.getsize(log.name)
         daemon.stop(signal.SIGKILL)
         daemon.listen = port
-        time.sleep(0.3)
+        t.check("the agent has missed it", before == len(wanted) or wait_until(lambda: os.path.getsize(log.name) > said))
         daemon.start()
         now = {m["number"]: m for m in measurements("best") + measurements("1")}
         t.check("what was acknowledged stays", all(now.get(n) == m for n, m in kept.items() if m["state"] == "done"))
-        time.sleep(0.5)
-    all_done = lambda: all(m["state"] == "done" for k in range(1, 6) for m in (measurements(str(k)) if k < len(front()["pareto"]) else [])
-                           if m["number"] in wanted)
-    t.check("all are measured in the end", wait_until(all_done), [measurements(str(k)) for k in (1, 2)])
+        t.check("and the work goes on", wait_until(lambda: done() > before or done() == len(wanted)), states())
+    t.check("all are measured in the end", wait_until(lambda: done() == len(wanted)), states())
     agent.send_signal(signal.SIGTERM)
-    out, err = agent.communicate(timeout=100)
+    agent.wait(timeout=100)
+    log.close()
     t.equal("the agent outlives the daemon", agent.returncode, 0)
 
 

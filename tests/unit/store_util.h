@@ -129,7 +129,7 @@ struct fixture {
     mg_store *store;
     pthread_mutex_t lock;
     pthread_cond_t ready;
-    bool notified;
+    bool notified, read_only;
     int64_t now;
     enum mg_store_code (*fault)(void *ctx, const char *what);
     void *fault_ctx;
@@ -159,6 +159,7 @@ static inline void fixture_set_now(struct fixture *f, int64_t now)
 static inline enum mg_store_code fixture_open(struct fixture *f)
 {
     struct mg_store_config config = {.dir = f->dir,
+                                     .read_only = f->read_only,
                                      .notify = fixture_notify,
                                      .notify_ctx = f,
                                      .now_ms = fixture_now,

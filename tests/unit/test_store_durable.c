@@ -701,6 +701,53 @@ Test(store_durable, file_is_set_up_as_meant)
     cr_assert(stat(path, &st) != 0 || st.st_size == 0, "the log is folded in at a clean stop");
 }
 
+/* A fixture of its own over the same directory. */
+static void open_beside(struct fixture *beside)
+{
+    fixture_init(beside);
+    rmdir(beside->dir);
+    snprintf(beside->dir, sizeof beside->dir, "%s", f.dir);
+    beside->read_only = true;
+    cr_assert_eq(fixture_open(beside), MG_STORE_OK, "%s", beside->got.message);
+}
+
+Test(store_durable, who_only_reads_may_be_a_second_one)
+{
+    struct fixture beside;
+    struct mg_store_submission a = any_submission(A), b = any_submission(B);
+    open_ok();
+    DO(&f, submit, &a);
+    open_beside(&beside);
+    cr_expect_eq(DO(&beside, get_job, A)->code, MG_STORE_OK);
+    cr_expect_eq(DO(&beside, submit, &b)->code, MG_STORE_CLOSED);
+    cr_expect_eq(DO(&f, submit, &b)->code, MG_STORE_OK, "the owner goes on");
+    cr_expect_eq(DO(&beside, get_job, B)->code, MG_STORE_OK);
+    mg_store_close(beside.store);
+    cr_expect_eq(DO(&f, cancel, B)->code, MG_STORE_OK);
+}
+
+Test(store_durable, reading_leaves_the_mark_of_an_unclean_stop)
+{
+    struct fixture beside;
+    open_ok();
+    mg_store_close(f.store);
+    f.store = NULL;
+    raw_exec("UPDATE meta SET value = '0' WHERE key = 'clean'");
+    open_beside(&beside);
+    mg_store_close(beside.store);
+    sqlite3 *db = raw_open();
+    cr_expect_eq(raw_int(db, "SELECT value FROM meta WHERE key = 'clean'"), 0);
+    sqlite3_close(db);
+    raw_exec("PRAGMA user_version = 1");
+    beside.store = NULL;
+    cr_expect_eq(fixture_open(&beside), MG_STORE_VERSION, "what is old is brought up to date by who writes");
+    cr_expect(strstr(beside.got.message, "magisd serve") != NULL, "%s", beside.got.message);
+    f.read_only = true;
+    snprintf(beside.dir, sizeof beside.dir, "%.50s/none", f.dir);
+    cr_expect_eq(fixture_open(&beside), MG_STORE_IO);
+    cr_expect_neq(access(beside.dir, F_OK), 0, "nothing is made");
+}
+
 Test(store_durable, second_opener_is_refused)
 {
     struct fixture second = f;
