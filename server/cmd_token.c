@@ -96,6 +96,18 @@ static int list(const struct mg_options *options)
     return MG_EXIT_DONE;
 }
 
+static void warn_if_last(const struct mg_options *options)
+{
+    struct mg_tokens *tokens = mg_tokens_open(data_dir(options));
+    if (!mg_tokens_valid(tokens))
+        fprintf(
+            stderr,
+            "It was the last valid one: the daemon of this directory lets nobody in (unless it runs with --insecure) "
+            "until another one is made: magisd token add NAME --role ROLE --data %s\n",
+            data_dir(options));
+    mg_tokens_close(tokens);
+}
+
 static int run(const struct mg_options *options)
 {
     const char *what = options->argument_count ? options->argument[0] : "";
@@ -108,6 +120,7 @@ static int run(const struct mg_options *options)
         if (mg_tokens_revoke(data_dir(options), options->argument[1], &err) != MG_OK)
             return fail(&err);
         printf("%s is revoked\n", options->argument[1]);
+        warn_if_last(options);
         return MG_EXIT_DONE;
     }
     fprintf(stderr,

@@ -173,6 +173,12 @@ static void refuse_token(struct mg_request *req, const char *why, bool given)
     mg_reply_problem(req, "unauthorized", NULL, "%s", why);
 }
 
+/* Revoking the last token must not open the daemon to everybody: only --insecure, which says so, does. */
+static bool is_open(struct mg_http *http)
+{
+    return http->config.insecure ? !mg_tokens_valid(http->tokens) : http->local && !mg_tokens_exist(http->tokens);
+}
+
 bool mg_guard_role(struct mg_request *req)
 {
     struct mg_http *http = req->http;
@@ -181,9 +187,11 @@ bool mg_guard_role(struct mg_request *req)
     if (needs == MG_ROLE_PUBLIC)
         return true;
     req->caller = (struct mg_caller){.role = MG_ROLE_ADMIN};
-    if (!mg_tokens_exist(http->tokens) && (http->local || http->config.insecure))
+    if (is_open(http))
         return true;
-    why = token ? mg_tokens_check(http->tokens, token, &req->caller) : "the request carries no token";
+    why = !mg_tokens_valid(http->tokens) ? "there is no valid token: all were revoked or have expired, or none was made"
+          : token                        ? mg_tokens_check(http->tokens, token, &req->caller)
+                                         : "the request carries no token";
     if (why) {
         refuse_token(req, why, token != NULL);
         return false;

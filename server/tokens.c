@@ -196,6 +196,20 @@ bool mg_tokens_exist(struct mg_tokens *tokens)
     return tokens->state < 0 || tokens->count > 0;
 }
 
+static bool is_valid(const struct mg_token *token)
+{
+    return !token->revoked_at && (!token->expires_at || token->expires_at > mg_clock_wall_ms());
+}
+
+bool mg_tokens_valid(struct mg_tokens *tokens)
+{
+    refresh(tokens);
+    for (size_t i = 0; i < tokens->count; i++)
+        if (is_valid(&tokens->list[i]))
+            return true;
+    return tokens->state < 0;
+}
+
 static bool same_digest(const unsigned char *a, const unsigned char *b)
 {
     unsigned char difference = 0;

@@ -37,6 +37,8 @@ struct mg_tokens *mg_tokens_open(const char *data_dir); /* never NULL; data_dir 
 void mg_tokens_close(struct mg_tokens *tokens);         /* NULL is fine */
 /* Has a token ever been made here? Then every request needs one. */
 bool mg_tokens_exist(struct mg_tokens *tokens);
+/* One of them at least is neither revoked nor expired (or nobody can tell). */
+bool mg_tokens_valid(struct mg_tokens *tokens);
 /* NULL: *out says who it is; else why the token is refused. Takes the same time for every wrong token. */
 const char *mg_tokens_check(struct mg_tokens *tokens, const char *text, struct mg_caller *out);
 

@@ -182,7 +182,28 @@ def test_other_addresses(t):
     guarded.close()
 
 
+def test_all_revoked(t):
+    """The last token's end opens nothing, unless --insecure asks for it."""
+    home = os.path.join(daemon.home, "ended")
+    text = add(t, home, "only", "admin")
+    guarded, insecure = Daemon(data=home), None
+    t.equal("with it", guarded.request("GET", "/jobs", None, bearer(text)).status, 200)
+    revoked = token(home, "revoke", "only")
+    t.check("it is said that it was the last one", revoked.returncode == 0 and "last valid" in revoked.stderr and
+            "magisd token add" in revoked.stderr and home in revoked.stderr, revoked)
+    for headers in ({}, bearer(text)):
+        answer = guarded.request("GET", "/jobs", None, headers)
+        t.check("closed, and why and what to do", answer.status == 401 and "no valid token" in answer.json["detail"] and
+                "magisd token add" in answer.json["hint"], answer)
+    guarded.close()
+    insecure = Daemon("--insecure", data=home)
+    t.equal("--insecure", insecure.get("/jobs").status, 200)
+    again = add(t, home, "again", "read")
+    t.equal("a valid one closes it", (insecure.get("/jobs").status, insecure.request("GET", "/jobs", None, bearer(again)).status), (401, 200))
+    insecure.close()
+
+
 tests = Tests()
-tests.run(setup, test_roles, test_wrong_tokens, test_ownership, test_end_of_tokens, test_damaged_file, test_other_addresses)
+tests.run(setup, test_roles, test_wrong_tokens, test_ownership, test_end_of_tokens, test_damaged_file, test_other_addresses, test_all_revoked)
 tests.equal("stops", daemon.close(), 0)
 tests.end()
