@@ -51,11 +51,15 @@ static struct mg_ask_line *line_of(mg_intake *intake, const struct mg_ask *ask)
     return is_for_later(ask) ? &intake->later : &intake->awaited;
 }
 
-static void line_up(mg_intake *intake, struct mg_ask *ask)
+static void append(struct mg_ask_line *line, struct mg_ask *ask)
 {
-    struct mg_ask_line *line = line_of(intake, ask);
     *line->last = ask;
     line->last = &ask->next;
+}
+
+static void line_up(mg_intake *intake, struct mg_ask *ask)
+{
+    append(line_of(intake, ask), ask);
     intake->queued++;
 }
 
@@ -204,10 +208,68 @@ static void forget_in(struct mg_ask_line *line, mg_ticket ticket)
             ask->done = NULL;
 }
 
+/* ---- device classes ---- */
+
+static void refuse_class(mg_intake *intake, struct mg_ask *ask)
+{
+    struct mg_reply reply;
+    mg_reply_init(&reply);
+    mg_reply_fail(&reply, "invalid-request", "/device",
+                  "no device class %s is known; GET /devices lists the classes that were measured",
+                  ask->question.class_id);
+    mg_intake_conclude(intake, ask, &reply);
+}
+
+void mg_intake_look_up(mg_intake *intake, struct mg_ask *ask, const char *class_id)
+{
+    snprintf(ask->question.class_id, sizeof ask->question.class_id, "%s", class_id);
+    bool asked_before = ask->question.class_model[0];
+    if (!intake->config.find_class || intake->closing || asked_before) {
+        refuse_class(intake, ask);
+        return;
+    }
+    append(&intake->looked_up, ask);
+    intake->config.find_class(intake->config.class_context, class_id, ask->question.id);
+}
+
+static struct mg_ask *take_looked_up(mg_intake *intake, mg_ticket ticket)
+{
+    struct mg_ask_line *line = &intake->looked_up;
+    for (struct mg_ask **at = &line->first; *at; at = &(*at)->next)
+        if ((*at)->question.id == ticket) {
+            struct mg_ask *ask = *at;
+            *at = ask->next;
+            if (!*at)
+                line->last = at;
+            ask->next = NULL;
+            return ask;
+        }
+    return NULL;
+}
+
+void mg_intake_class_found(mg_intake *intake, mg_ticket ticket, const char *model)
+{
+    struct mg_ask *ask = take_looked_up(intake, ticket);
+    if (!ask)
+        return;
+    close(ask->out);
+    ask->out = mg_memfd("answer");
+    if (!model || ask->out < 0) {
+        refuse_class(intake, ask);
+        return;
+    }
+    snprintf(ask->question.class_model, sizeof ask->question.class_model, "%s", model);
+    line_up(intake, ask);
+    mg_intake_dispatch(intake);
+}
+
+/* ---- life ---- */
+
 void mg_intake_forget(mg_intake *intake, mg_ticket ticket)
 {
     forget_in(&intake->awaited, ticket);
     forget_in(&intake->later, ticket);
+    forget_in(&intake->looked_up, ticket);
     for (unsigned i = 0; i < intake->config.processes; i++)
         if (intake->child[i].current && intake->child[i].current->question.id == ticket)
             intake->child[i].current->done = NULL;
@@ -223,8 +285,6 @@ void mg_intake_stats(const mg_intake *intake, struct mg_intake_stats *out)
     }
 }
 
-/* ---- life ---- */
-
 int mg_intake_open(mg_intake **out, const struct mg_intake_config *config)
 {
     mg_intake *intake = calloc(1, sizeof *intake);
@@ -234,6 +294,7 @@ int mg_intake_open(mg_intake **out, const struct mg_intake_config *config)
     intake->config = *config;
     intake->awaited.last = &intake->awaited.first;
     intake->later.last = &intake->later.first;
+    intake->looked_up.last = &intake->looked_up.first;
     if (intake->config.processes < 1 || intake->config.processes > MG_INTAKE_CHILDREN)
         intake->config.processes = 2;
     intake->executable = strdup(config->executable);
@@ -252,6 +313,9 @@ void mg_intake_close(mg_intake *intake, void (*closed)(void *context), void *con
         mg_intake_conclude_problem(intake, take_first(intake, &intake->awaited), "draining", "the daemon is stopping");
     while (intake->later.first)
         mg_intake_conclude_problem(intake, take_first(intake, &intake->later), "draining", "the daemon is stopping");
+    while (intake->looked_up.first)
+        mg_intake_conclude_problem(intake, take_looked_up(intake, intake->looked_up.first->question.id), "draining",
+                                   "the daemon is stopping");
     for (unsigned i = 0; i < intake->config.processes; i++)
         mg_intake_child_close(&intake->child[i]);
 }

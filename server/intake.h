@@ -48,6 +48,10 @@ struct mg_intake_config {
     unsigned cpu_seconds;
     size_t max_body;   /* after decoding */
     size_t max_queued; /* questions waiting; beyond that "queue-full" */
+    /* A request names a class of devices: mg_intake_class_found() is to be called, not from within. NULL: there are
+     * none. */
+    void (*find_class)(void *context, const char *class_id, mg_ticket ticket);
+    void *class_context;
     void (*log)(void *context, const char *level, const char *event, const char *detail);
     void *log_context;
 };
@@ -64,6 +68,8 @@ typedef struct mg_intake mg_intake;
 int mg_intake_open(mg_intake **out, const struct mg_intake_config *config);
 mg_ticket mg_intake_ask(mg_intake *intake, const struct mg_intake_question *question, mg_reply_cb done, void *context);
 void mg_intake_forget(mg_intake *intake, mg_ticket ticket);
+/* The name of the class's device; NULL: there is no such class. Nothing happens where the question is gone. */
+void mg_intake_class_found(mg_intake *intake, mg_ticket ticket, const char *model);
 void mg_intake_stats(const mg_intake *intake, struct mg_intake_stats *out);
 /* Unanswered questions end as "draining"; `closed` is called when the children are gone. */
 void mg_intake_close(mg_intake *intake, void (*closed)(void *context), void *context);

@@ -31,8 +31,8 @@ static void say(const mg_intake *intake, const char *level, const char *event, c
 /* Problems travel by name; replies want one of our own constants. */
 static const char *known_problem(const char *name)
 {
-    static const char *const names[] = {"invalid-json", "invalid-request", "invalid-graph", "unsupported",
-                                        "too-large",    "too-costly",      "bad-encoding",  "internal"};
+    static const char *const names[] = {"invalid-json", "invalid-request", "invalid-graph", "unsupported", "too-large",
+                                        "too-costly",   "bad-encoding",    "internal",      "class-wanted"};
     for (size_t i = 0; name && i < sizeof names / sizeof names[0]; i++)
         if (strcmp(names[i], name) == 0)
             return names[i];
@@ -95,7 +95,12 @@ static bool take_answer(struct mg_intake_child *child)
     child->current = NULL;
     uv_timer_stop(&child->timer);
     read_answer(ask, &answer, &reply);
-    mg_intake_conclude(child->intake, ask, &reply);
+    if (reply.problem && strcmp(reply.problem, "class-wanted") == 0) {
+        mg_intake_look_up(child->intake, ask, reply.detail);
+        mg_reply_release(&reply);
+    } else {
+        mg_intake_conclude(child->intake, ask, &reply);
+    }
     return true;
 }
 

@@ -120,11 +120,18 @@ static enum mg_code read_posted(struct ask *a, struct mg_error *err)
     double max_seconds = 0;
     (void)!find_argument(a, "max_seconds", NULL, &max_seconds);
     struct mg_posted *posted = &a->posted;
-    const struct mg_request_rules rules = {
-        .detached = a->media != MG_MEDIA_JSON, .max_seconds = max_seconds, .device_dir = a->device_dir};
+    const struct mg_request_rules rules = {.detached = a->media != MG_MEDIA_JSON,
+                                           .max_seconds = max_seconds,
+                                           .device_dir = a->device_dir,
+                                           .class_id = a->question->class_id,
+                                           .class_model = a->question->class_model};
     enum mg_code code = take_apart(a, err);
     if (code == MG_OK)
         code = mg_job_request_read(posted->request, posted->request_size, &rules, &a->arena, &a->request, err);
+    if (code != MG_OK && a->request.wanted_class[0]) {
+        a->problem = "class-wanted"; /* the daemon looks it up and asks again */
+        return mg_fail(err, MG_ERR_INVALID, "/device", "%s", a->request.wanted_class);
+    }
     if (code == MG_OK)
         code = join(a, err);
     if (code != MG_OK)

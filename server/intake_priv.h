@@ -33,6 +33,7 @@ struct mg_intake {
     char *executable, *data_dir;
     struct mg_intake_child child[MG_INTAKE_CHILDREN];
     struct mg_ask_line awaited, later; /* later: nobody waits for the answer */
+    struct mg_ask_line looked_up;      /* whose device class the store is asked for */
     size_t queued;                     /* in both */
     uint64_t next_id;
     uint64_t answered, failed, deaths;
@@ -46,6 +47,8 @@ struct mg_intake {
 /* Answers the question and frees it. */
 void mg_intake_conclude(mg_intake *intake, struct mg_ask *ask, struct mg_reply *reply);
 void mg_intake_conclude_problem(mg_intake *intake, struct mg_ask *ask, const char *problem, const char *detail);
+/* The question is asked again once its device class is known. */
+void mg_intake_look_up(mg_intake *intake, struct mg_ask *ask, const char *class_id);
 /* The question was handed over in vain: it is the next one again. */
 void mg_intake_put_back(mg_intake *intake, struct mg_ask *ask);
 /* Gives idle children what there is to do. */

@@ -14,12 +14,14 @@ struct choice {
     int64_t generation, signatures;
 };
 
-static bool names(const struct mg_device *device, const char *model)
+static bool names(const struct mg_device *device, const struct mg_timing_class *class)
 {
-    for (uint32_t i = 0; i < device->gpu_name_count; i++)
-        if (strcmp(device->gpu_names[i], model) == 0)
+    for (uint32_t i = 0; i < device->gpu_name_count; i++) {
+        const char *name = device->gpu_names[i];
+        if (strcmp(name, class->model) == 0 || (strncmp(name, "class:", 6) == 0 && strcmp(name + 6, class->id) == 0))
             return true;
-    return strcmp(device->name, model) == 0;
+    }
+    return strcmp(device->name, class->model) == 0;
 }
 
 static void on_classes(void *context, const struct mg_store_result *result)
@@ -29,7 +31,7 @@ static void on_classes(void *context, const struct mg_store_result *result)
     for (size_t i = 0; t && i < t->n_classes; i++) {
         const struct mg_timing_class_stats *c = &t->classes[i];
         choice->generation = c->generation > choice->generation ? c->generation : choice->generation;
-        if (!names(choice->device, c->class.model) || c->signatures <= choice->signatures)
+        if (!names(choice->device, &c->class) || c->signatures <= choice->signatures)
             continue;
         choice->signatures = c->signatures;
         snprintf(choice->class_id, sizeof choice->class_id, "%s", c->class.id);
@@ -73,22 +75,29 @@ static bool map(struct mg_local_timings *local, const char *path)
     return true;
 }
 
-bool mg_local_timings_open(struct mg_local_timings *local, const char *dir, const struct mg_device *device)
+static mg_store *open_store(const char *dir)
 {
-    struct mg_store_config config = {.dir = dir, .read_only = true};
-    struct choice choice = {.device = device};
+    const struct mg_store_config config = {.dir = dir, .read_only = true};
     mg_store *store;
-    char message[256];
-    *local = (struct mg_local_timings){.memory = NULL};
-    char file[4096];
+    char message[256], file[4096];
     if (snprintf(file, sizeof file, "%s/store.db", dir) >= (int)sizeof file || access(file, R_OK) != 0) {
         fprintf(stderr, "magisd: --data %s: no daemon or agent has kept anything there\n", dir);
-        return false;
+        return NULL;
     }
     if (mg_store_open(&store, &config, message, sizeof message) != MG_STORE_OK) {
         fprintf(stderr, "magisd: --data %s: %s\n", dir, message);
-        return false;
+        return NULL;
     }
+    return store;
+}
+
+bool mg_local_timings_open(struct mg_local_timings *local, const char *dir, const struct mg_device *device)
+{
+    struct choice choice = {.device = device};
+    *local = (struct mg_local_timings){.memory = NULL};
+    mg_store *store = open_store(dir);
+    if (!store)
+        return false;
     mg_store_list_classes(store, on_classes, &choice);
     wait_for(store);
     if (choice.signatures > 0)
@@ -105,4 +114,36 @@ void mg_local_timings_release(struct mg_local_timings *local)
     if (local->memory)
         munmap(local->memory, local->size ? local->size : 1);
     local->memory = NULL;
+}
+
+struct naming {
+    char *model;
+    size_t size;
+};
+
+static void on_class(void *context, const struct mg_store_result *result)
+{
+    struct naming *naming = context;
+    if (result->code == MG_STORE_OK && result->timings && result->timings->class.id)
+        snprintf(naming->model, naming->size, "%s", result->timings->class.model);
+}
+
+bool mg_local_timings_class(const char *dir, const char *class_id, char *model, size_t size)
+{
+    struct naming naming = {model, size};
+    char models[64];
+    mg_store *store = open_store(dir);
+    if (!store)
+        return false;
+    *model = '\0';
+    snprintf(models, sizeof models, "[\"class:%.16s\"]", class_id);
+    mg_store_pick_class(store, "", models, on_class, &naming);
+    wait_for(store);
+    mg_store_close(store);
+    if (!*model)
+        fprintf(stderr,
+                "magisd: --device class:%.16s: no such class was measured in %s (magisd timings stats --data %s lists "
+                "those that were)\n",
+                class_id, dir, dir);
+    return *model != '\0';
 }

@@ -13,6 +13,8 @@ struct mg_local_timings {
 /* Of the classes that the device's gpu_names (or its own name) name, the one in which most was measured. False after
  * saying why the directory cannot be read. Release in either case. */
 bool mg_local_timings_open(struct mg_local_timings *local, const char *dir, const struct mg_device *device);
+/* The name of the class's device (size bytes). False after saying why it cannot be told. */
+bool mg_local_timings_class(const char *dir, const char *class_id, char *model, size_t size);
 void mg_local_timings_release(struct mg_local_timings *local);
 
 #endif

@@ -34,6 +34,7 @@ struct mg_job_request {
     struct mg_training training;
 
     struct mg_device device;
+    char wanted_class[20]; /* why reading failed: this class is to be given by the rules */
     const char *timings;
     double latency_ratio, latency_s, memory_ratio; /* 0 = none */
     uint64_t memory_bytes;                         /* 0 = none */
@@ -60,6 +61,10 @@ struct mg_request_rules {
     bool detached;          /* the graph comes beside the request: neither `graph` nor `zoo` is demanded */
     double max_seconds;     /* 0 = no limit; also the budget where only evaluations are given */
     const char *device_dir; /* profiles of users, NAME.json; NULL: the built-in ones alone */
+    /* The one class of devices that "class:ID" may name, and its device's name; NULL or "": none. The profile that
+     * names the device is taken, and has the class as the only one of its gpu_names: so that it is kept, priced and
+     * reused for this class alone. */
+    const char *class_id, *class_model;
 };
 
 /* Runs inside an mg_arena_guard() on `arena`; `json` must outlive the request. */

@@ -8,7 +8,7 @@ struct mg_request_reader {
     struct mg_json *json;
     struct mg_arena *arena;
     struct mg_job_request *request;
-    const char *device_dir;
+    const struct mg_request_rules *rules;
     const char *member; /* being read, for messages */
 };
 struct mg_request_member {

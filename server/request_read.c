@@ -92,7 +92,7 @@ enum mg_code mg_job_request_read(const char *json, size_t size, const struct mg_
 {
     struct mg_json reader;
     mg_json_init(&reader, arena, json, size);
-    struct mg_request_reader r = {&reader, arena, out, rules->device_dir, NULL};
+    struct mg_request_reader r = {&reader, arena, out, rules, NULL};
     set_defaults(out);
     out->document = json;
     out->document_size = size;

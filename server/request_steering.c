@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "server/request_priv.h"
+#include "server/timing_parse.h"
 
 /* ---- device, limit, budget ---- */
 
@@ -22,6 +23,28 @@ static bool read_stored_device(const char *dir, const char *name, struct mg_devi
     return mg_device_read(text, size, device, &err) == MG_OK;
 }
 
+/* "class:ID" */
+static bool read_class(struct mg_request_reader *r, const char *id, struct mg_device *device)
+{
+    const struct mg_request_rules *rules = r->rules;
+    if (strlen(id) != 16 || strspn(id, "0123456789abcdef") != 16)
+        return mg_json_fail(r->json, MG_ERR_INVALID,
+                            "class: is followed by the 16 hexadecimal digits of a device class");
+    if (!rules->class_id || strcmp(rules->class_id, id) != 0) {
+        snprintf(r->request->wanted_class, sizeof r->request->wanted_class, "%s", id);
+        return mg_json_fail(r->json, MG_ERR_INVALID, "the device class %s is not known here", id);
+    }
+    if (!mg_timing_profile(rules->device_dir, rules->class_model, device))
+        return mg_json_fail(
+            r->json, MG_ERR_INVALID,
+            "no profile names the device of class %s, \"%.60s\": PUT /devices/NAME one that has it among its "
+            "gpu_names",
+            id, rules->class_model);
+    snprintf(device->gpu_names[0], sizeof device->gpu_names[0], "class:%s", id);
+    device->gpu_name_count = 1;
+    return true;
+}
+
 static bool read_device_name(struct mg_request_reader *r, struct mg_device *device)
 {
     const char *name;
@@ -29,12 +52,14 @@ static bool read_device_name(struct mg_request_reader *r, struct mg_device *devi
     size_t used = 0;
     if (!mg_json_string(r->json, &name, NULL))
         return false;
+    if (strncmp(name, "class:", 6) == 0)
+        return read_class(r, name + 6, device);
     const struct mg_device *known = mg_device_builtin(name);
     if (known) {
         *device = *known;
         return true;
     }
-    if (read_stored_device(r->device_dir, name, device))
+    if (read_stored_device(r->rules->device_dir, name, device))
         return true;
     for (uint32_t i = 0; mg_device_at(i) && used < sizeof list; i++)
         used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", mg_device_at(i)->name);

@@ -14,6 +14,7 @@
 #include "server/jobs.h"
 #include "server/log.h"
 #include "store/store.h"
+#include "store/timings.h"
 
 struct daemon {
     struct mg_serve_config config;
@@ -48,6 +49,7 @@ static void close_handles(struct daemon *d)
 static void on_intake_closed(void *context)
 {
     struct daemon *d = context;
+    d->intake = NULL; /* it is freed; what the store still answers finds none */
     mg_store_close(d->store);
     d->store = NULL;
     close_handles(d);
@@ -164,6 +166,34 @@ static bool open_store(struct daemon *d)
     return false;
 }
 
+/* ---- device classes: intake asks, the store knows ---- */
+
+struct class_question {
+    struct daemon *daemon;
+    mg_ticket ticket;
+};
+
+static void on_class(void *context, const struct mg_store_result *result)
+{
+    struct class_question *q = context;
+    const struct mg_store_timings *t = result->timings;
+    bool found = result->code == MG_STORE_OK && t && t->class.id;
+    if (q->daemon->intake)
+        mg_intake_class_found(q->daemon->intake, q->ticket, found ? t->class.model : NULL);
+    free(q);
+}
+
+static void find_class(void *context, const char *class_id, mg_ticket ticket)
+{
+    struct class_question *q = malloc(sizeof *q);
+    char models[64];
+    if (!q)
+        abort();
+    *q = (struct class_question){context, ticket};
+    snprintf(models, sizeof models, "[\"class:%.16s\"]", class_id);
+    mg_store_pick_class(q->daemon->store, "", models, on_class, q);
+}
+
 static bool open_intake(struct daemon *d)
 {
     struct mg_intake_config config = {
@@ -175,6 +205,8 @@ static bool open_intake(struct daemon *d)
         .cpu_seconds = d->config.intake_cpu_seconds,
         .max_body = d->config.http.limits.body_bytes,
         .max_queued = 256,
+        .find_class = find_class,
+        .class_context = d,
         .log = log_part,
     };
     int status = mg_intake_open(&d->intake, &config);

@@ -1,4 +1,5 @@
 #include "server/source.h"
+#include "server/local_timings.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -96,7 +97,7 @@ static bool write_device(struct mg_writer *w, const char *device)
 {
     if (!device)
         return true;
-    if (strchr(device, '/') || strstr(device, ".json"))
+    if (strncmp(device, "class:", 6) != 0 && (strchr(device, '/') || strstr(device, ".json")))
         return write_file_member(w, "device", device);
     mg_write_member_string(w, "device", device);
     return true;
@@ -123,11 +124,31 @@ static enum mg_code read_request(void *context, struct mg_error *err)
 {
     struct mg_source *source = context;
     struct mg_job_request *request = &source->request;
-    const struct mg_request_rules rules = {.detached = source->bytes.next != NULL, .max_seconds = 0};
+    const struct mg_request_rules rules = {.detached = source->bytes.next != NULL,
+                                           .device_dir = *source->device_dir ? source->device_dir : NULL,
+                                           .class_id = source->class_id,
+                                           .class_model = source->class_model};
     enum mg_code code = mg_job_request_read(source->text.data, source->text.size, &rules, &source->arena, request, err);
     request->onnx = source->bytes.next ? &source->bytes : NULL;
     request->keep_contents = source->keep_contents;
     return code == MG_OK ? mg_job_request_graph(request, &source->arena, &source->graph, &source->model, err) : code;
+}
+
+/* A device class is told by what was measured in --data. */
+static bool find_class(struct mg_source *source, const struct mg_options *options)
+{
+    const char *device = options->value[MG_OPTION_DEVICE], *dir = options->value[MG_OPTION_DATA];
+    if (dir && options->command == MG_COMMAND_OPTIMIZE)
+        snprintf(source->device_dir, sizeof source->device_dir, "%s/devices", dir);
+    if (!device || strncmp(device, "class:", 6) != 0 || strlen(device) != 22)
+        return true;
+    if (!dir || options->command != MG_COMMAND_OPTIMIZE)
+        return fprintf(stderr,
+                       "magisd: --device %s: only optimize takes a device class, with --data DIR in which it was "
+                       "measured\n",
+                       device) < 0;
+    source->class_id = device + 6;
+    return mg_local_timings_class(dir, source->class_id, source->class_model, sizeof source->class_model);
 }
 
 int mg_source_open(struct mg_source *source, const struct mg_options *options, const char *text)
@@ -136,7 +157,7 @@ int mg_source_open(struct mg_source *source, const struct mg_options *options, c
     *source = (struct mg_source){.keep_contents = source->keep_contents};
     mg_arena_init(&source->arena, SIZE_MAX);
     mg_writer_init(&source->text);
-    if (!write_request(source, options, text))
+    if (!find_class(source, options) || !write_request(source, options, text))
         return MG_EXIT_USAGE;
     if (mg_arena_guard(&source->arena, read_request, source, &err) != MG_OK)
         return mg_source_complain(text, &err);

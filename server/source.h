@@ -15,6 +15,9 @@ struct mg_source {
     struct mg_bytes_block block; /* its bytes, */
     struct mg_bytes bytes;
     struct mg_onnx_model model; /* and what is known beside the graph; empty for other sources */
+    char device_dir[4096];      /* of --data: profiles of users */
+    const char *class_id;       /* of --device class:ID, */
+    char class_model[208];      /* and its device's name */
     bool keep_contents;         /* set before opening: with the data of initialisers */
 };
 

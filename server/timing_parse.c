@@ -138,7 +138,7 @@ static bool read_profile(const char *dir, const char *file, struct mg_device *de
     return size > 0 && mg_device_read(text, size, device, &err) == MG_OK;
 }
 
-static bool find_profile(const char *dir, const char *model, struct mg_device *out)
+bool mg_timing_profile(const char *dir, const char *model, struct mg_device *out)
 {
     const struct mg_device *device;
     for (uint32_t i = 0; (device = mg_device_at(i)); i++)
@@ -323,7 +323,7 @@ static bool open_batch(struct parser *p, const struct mg_timing_batch *b)
         return mg_json_fail(p->json, MG_ERR_INVALID, "a batch needs agent, batch and class");
     close_batch(p);
     *MG_PUSH(p->arena, p->batches, p->count, p->capacity) = *b;
-    p->has_profile = find_profile(p->device_dir, b->class.model, &p->profile);
+    p->has_profile = mg_timing_profile(p->device_dir, b->class.model, &p->profile);
     return true;
 }
 

@@ -4,6 +4,7 @@
 #define MG_SERVER_TIMING_PARSE_H
 
 #include "base/json.h"
+#include "device/device.h"
 #include "store/timing_types.h"
 
 /* Agents, batches and operators have such names, wherever they are given. */
@@ -11,6 +12,8 @@
 bool mg_timing_is_name(const char *text);
 /* The class of a JSON object of texts; inside a guard. */
 bool mg_timing_class_read(struct mg_json *json, struct mg_arena *arena, struct mg_timing_class *out);
+/* The profile that names the device: a built-in one, or one of `dir` (may be NULL). */
+bool mg_timing_profile(const char *dir, const char *model, struct mg_device *out);
 /* A posted body; inside a guard. Prices of the model are those of the profile that names the device (the built-in ones
  * and those of `device_dir`). */
 enum mg_code mg_timing_read(const char *text, size_t size, bool lines, const char *device_dir, struct mg_arena *arena,

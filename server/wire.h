@@ -16,7 +16,9 @@ struct mg_wire_question {
     uint64_t body_size;                /* of the posted body, or 0 */
     uint64_t part_size[MG_WIRE_PARTS]; /* otherwise the memfd holds these one after the other */
     uint64_t max_body;                 /* after decoding */
-    char args[MG_WIRE_ARGS];           /* a small JSON object, or "" */
+    char class_id[20];                 /* a device class that the request names, once it was looked up, */
+    char class_model[208];             /* and its device's name */
+    char args[MG_WIRE_ARGS];           /* a small JSON object, or ""; last, for only its text is sent */
 };
 /* The output memfd holds body_size bytes of the result, then meta_size bytes of JSON about it: for a
  * problem {"problem", "pointer", "detail", "members"?}. */

@@ -63,7 +63,7 @@ void mg_store_claim_timings(mg_store *store, const char *agent, const char *toke
 /* `by`: "agent", "token" or "host". Rows measured at `since` or later are valid no more. */
 void mg_store_revoke_timings(mg_store *store, const char *by, const char *name, int64_t since, mg_store_cb *cb,
                              void *ctx);
-/* What a graph needs on devices of these models (JSON array of names); replaces nothing. */
+/* What a graph needs on devices of these models (JSON array of names, and "class:ID"); replaces nothing. */
 void mg_store_add_wants(mg_store *store, const char *graph_digest, const char *models,
                         const struct mg_timing_want *wants, size_t n, mg_store_cb *cb, void *ctx);
 /* Pins the prices of a job: result.job. */
@@ -84,7 +84,7 @@ void mg_store_list_agents(mg_store *store, mg_store_cb *cb, void *ctx);
 /* What nobody has measured yet in the class (or, class_id NULL, in any class of the model; both NULL: of any). */
 void mg_store_list_missing(mg_store *store, const char *class_id, const char *model, int limit, mg_store_cb *cb,
                            void *ctx);
-/* Of the classes of these models the one in which most operators of the graph are measured. */
+/* Of the classes of these models (or "class:ID") the one in which most operators of the graph are measured. */
 void mg_store_pick_class(mg_store *store, const char *graph_digest, const char *models, mg_store_cb *cb, void *ctx);
 /* The snapshot of a class as of a generation: result.text is the path of a file in DIR/cache, made if it is not
  * there. */

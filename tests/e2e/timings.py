@@ -234,6 +234,47 @@ def test_near(t):
     t.equal("two classes", (classes["1"]["operators"], classes["2"]["operators"]), (3, 1))
 
 
+def test_class(t):
+    """device: class:ID prices by that class alone, and is kept, reused and wanted for it."""
+    known = [r for r in listed(agent="worker", limit=2000) if r["status"] == "ok"]
+    rows = [row(i, r["op"], r["signature"], 1.5 * r["median_s"]) for i, r in enumerate(known)]
+    t.equal("measured with other software too", daemon.post("/timings", batch("slow", "all", rows, NEAR)).json["added"], len(rows))
+    classes = {c["key"]["driver"]: c["id"] for c in daemon.get("/devices").json["classes"] if c["device"] == "Test Card"}
+    of = lambda driver, **more: dict(MODEL, device="class:" + classes[driver], **more)
+    first, second = (daemon.post("/optimize?wait=60", of(driver)).json for driver in ("1", "2"))
+    t.equal("each is priced by its class", (first["timings_class"], second["timings_class"]), (classes["1"], classes["2"]))
+    t.equal("exactly", (first["prices"]["exact"], second["prices"]["exact"]), (1.0, 1.0))
+    ratio = second["original"]["latency_s"] / first["original"]["latency_s"]
+    t.check("which is the slower one", abs(ratio - 1.5) < 1e-9, ratio)
+    t.equal("the profile is the one that names the device", (first["device"], second["device"]), ("test-card", "test-card"))
+    t.equal("reused for its class only", daemon.post("/optimize?wait=60", of("2")).json["reused_from"], second["id"])
+    again = daemon.post("/jobs/%s/retry" % second["id"]).json
+    ended = wait_until(lambda: (lambda job: job if job["state"] == "succeeded" else None)(daemon.get("/jobs/%s" % again["id"]).json))
+    t.equal("a retry keeps it", (ended["timings_class"], ended["prices"]["exact"]), (classes["2"], 1.0))
+    estimate = daemon.post("/estimate", of("2"))
+    t.check("estimated", estimate.status == 200 and estimate.json["device"] == "test-card", estimate)
+    for device, said in (("class:0123456789abcdef", "GET /devices lists"), ("class:xyz", "16 hexadecimal digits"), ("class:", "16 hexadecimal digits")):
+        for path in ("/optimize", "/estimate"):
+            answer = daemon.post(path, dict(MODEL, device=device))
+            t.check("%s %s" % (path, device), answer.status == 422 and answer.problem == "invalid-request" and
+                    answer.json["pointer"] == "/device" and said in answer.json["detail"], answer)
+    daemon.post("/timings", batch("odd", "b", rows[:1], {"device": "Odd Card"}))
+    odd = [c["id"] for c in daemon.get("/devices").json["classes"] if c["device"] == "Odd Card"][0]
+    answer = daemon.post("/optimize", dict(MODEL, device="class:" + odd))
+    t.check("no profile names it", answer.status == 422 and "Odd Card" in answer.json["detail"], answer)
+    wider = daemon.post("/optimize?wait=60", {**of("2"), "zoo": {"model": "mlp", "batch": 97}}).json
+    t.check("wanted for its device", wait_until(lambda: missing("?class=" + classes["2"])), wider)
+    many = [threading.Thread(target=lambda: got.append(daemon.post("/optimize?wait=60", of("1", fresh=True)).json["timings_class"])) for _ in range(8)]
+    got = []
+    for thread in many:
+        thread.start()
+    for thread in many:
+        thread.join()
+    t.equal("several at once", got, [classes["1"]] * 8)
+    revoked = daemon.post("/timings/revoke", {"agent": "slow"})
+    t.check("taken back", revoked.status == 200 and revoked.json["revoked"] == len(rows), revoked)
+
+
 def test_revoke(t):
     job = daemon.post("/optimize?wait=60", dict(MODEL, fresh=True)).json
     answer = daemon.post("/timings/revoke", {"agent": "worker"})
@@ -320,7 +361,7 @@ def test_many_at_once(t):
 
 
 tests = Tests()
-tests.run(setup, test_post, test_refused, test_small_bodies, test_trust, test_prices, test_near, test_revoke, test_require_measured, test_crash,
+tests.run(setup, test_post, test_refused, test_small_bodies, test_trust, test_prices, test_near, test_class, test_revoke, test_require_measured, test_crash,
           test_many_at_once)
 tests.equal("stops", daemon.close(), 0)
 tests.end()
