@@ -54,7 +54,7 @@ static inline char *reserve(struct mg_writer *w, size_t extra)
 static inline void append(struct mg_writer *w, const char *text, size_t size)
 {
     char *at = reserve(w, size);
-    if (!at)
+    if (!at || size == 0) /* nothing may come without an address */
         return;
     memcpy(at, text, size);
     w->size += size;

@@ -14,10 +14,9 @@ static bool goes_on(struct mg_searcher *s, double share)
     return mg_searcher_has_time(s) && (most <= 0 || o->now(o->context) - s->started < share * most);
 }
 
-static void explain(struct mg_searcher *s, double share, struct mg_baseline_result *out)
+static void say_cut_short(struct mg_baseline_result *out)
 {
-    if (out->point_count == 0 && !goes_on(s, share))
-        out->not_applicable = "there was no time for it";
+    out->not_applicable = out->point_count ? "cut short, there was no time for all points" : "there was no time for it";
 }
 
 static void microbatch_baseline(struct mg_searcher *s, struct mg_baseline_result *out)
@@ -25,9 +24,10 @@ static void microbatch_baseline(struct mg_searcher *s, struct mg_baseline_result
     struct mg_region region;
     struct mg_error why;
     out->name = "microbatch";
-    explain(s, SHARE, out);
-    if (out->not_applicable)
+    if (!goes_on(s, SHARE)) {
+        say_cut_short(out);
         return;
+    }
     if (!mg_microbatch_region(s, &region, &why)) {
         out->not_applicable = mg_arena_strdup(s->arena, why.message);
         return;
@@ -36,7 +36,8 @@ static void microbatch_baseline(struct mg_searcher *s, struct mg_baseline_result
     struct mg_list list = mg_list_new(s->arena, s->pool.capacity);
     out->points = MG_NEW_ARRAY(s->arena, struct mg_point, n);
     s->hand = MG_NEW_ARRAY(s->arena, struct mg_cost, n);
-    for (uint32_t i = 0; i < n && goes_on(s, SHARE); i++) {
+    bool whole = true;
+    for (uint32_t i = 0; i < n && (whole = goes_on(s, SHARE)); i++) {
         region.parts = counts[i];
         const struct mg_scheme *scheme = mg_searcher_scheme(s, &region, 1, &why);
         struct mg_error err;
@@ -52,7 +53,8 @@ static void microbatch_baseline(struct mg_searcher *s, struct mg_baseline_result
             s->hand[s->hand_count++] = cost;
         }
     }
-    explain(s, SHARE, out);
+    if (!whole)
+        say_cut_short(out);
     mg_front_sort(out->points, out->point_count);
 }
 
@@ -86,14 +88,17 @@ static void sublinear_baseline(struct mg_searcher *s, struct mg_baseline_result 
         out->not_applicable = "the graph has no backward pass";
         return;
     }
-    uint32_t n = goes_on(s, SUBLINEAR_SHARE) ? mg_sublinear_budgets(s, &list, budget) : 0;
+    bool whole = goes_on(s, SUBLINEAR_SHARE);
+    uint32_t n = whole ? mg_sublinear_budgets(s, &list, budget) : 0;
     out->points = MG_NEW_ARRAY(s->arena, struct mg_point, n + 1);
-    for (uint32_t i = 0; i < n && goes_on(s, SUBLINEAR_SHARE); i++)
+    for (uint32_t i = 0; i < n && (whole = goes_on(s, SUBLINEAR_SHARE)); i++)
         if (mg_sublinear_segments(s, budget[i], &list, NULL, NULL))
             add_point(s, out, &list);
-    if (goes_on(s, SUBLINEAR_SHARE) && mg_sublinear_cheap(s, &list))
+    whole = whole && goes_on(s, SUBLINEAR_SHARE);
+    if (whole && mg_sublinear_cheap(s, &list))
         add_point(s, out, &list);
-    explain(s, SUBLINEAR_SHARE, out);
+    if (!whole)
+        say_cut_short(out);
     mg_front_sort(out->points, out->point_count);
     keep_pareto(out);
 }

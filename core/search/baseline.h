@@ -6,8 +6,8 @@
 #include "search/searcher.h"
 
 /* Evaluates and publishes every baseline, tells the observer, and leaves in s->hand what micro-batching costs.
- * One that the graph does not allow says why, and so does one for which there is no time: they take a third of a
- * search's seconds at most, and end when it stops. */
+ * One that the graph does not allow says why, and so does one for which there is not time enough: a point is begun in
+ * the first third of a search's seconds only, and before it stops. */
 void mg_baselines(struct mg_searcher *s, struct mg_search_result *out);
 
 #endif

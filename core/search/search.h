@@ -58,7 +58,7 @@ struct mg_point {
 };
 struct mg_baseline_result {
     const char *name;           /* "sublinear", "microbatch" */
-    const char *not_applicable; /* reason, or NULL */
+    const char *not_applicable; /* why there are no points, or not all; or NULL */
     struct mg_point *points;    /* by latency */
     uint32_t point_count;
 };

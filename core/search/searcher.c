@@ -109,21 +109,22 @@ static void stop(struct mg_searcher *s, enum mg_stopped_by why)
     s->stopped = s->observer->now(s->observer->context);
 }
 
-bool mg_searcher_look(struct mg_searcher *s)
-{
-    const struct mg_search_options *o = s->options;
-    if (s->observer->cancelled && s->observer->cancelled(s->observer->context))
-        stop(s, MG_STOPPED_CANCELLED);
-    else if (o->max_seconds > 0 &&
-             s->observer->now(s->observer->context) - s->started + time_to_publish(s) >= o->max_seconds)
-        stop(s, MG_STOPPED_SECONDS);
-    mg_searcher_report(s);
-    return !s->stop;
-}
-
 bool mg_searcher_has_time(struct mg_searcher *s)
 {
-    return mg_searcher_look(s) || s->stopped_by == MG_STOPPED_EVALUATIONS;
+    const struct mg_search_options *o = s->options;
+    const struct mg_observer *observer = s->observer;
+    bool cancelled = observer->cancelled && observer->cancelled(observer->context);
+    bool late =
+        o->max_seconds > 0 && observer->now(observer->context) - s->started + time_to_publish(s) >= o->max_seconds;
+    if (cancelled || late)
+        stop(s, cancelled ? MG_STOPPED_CANCELLED : MG_STOPPED_SECONDS);
+    mg_searcher_report(s);
+    return !cancelled && !late;
+}
+
+bool mg_searcher_look(struct mg_searcher *s)
+{
+    return mg_searcher_has_time(s) && !s->stop;
 }
 
 /* Looks again after as many evaluations as fit LOOK_S at the pace since the last time. */

@@ -179,7 +179,8 @@ static inline void settle(struct assembly *s, mg_op to, uint32_t level)
 static inline void emit_op(struct assembly *s, mg_op op, uint32_t level, uint32_t *slices, uint32_t *slice_count)
 {
     const struct mg_op_info *info = &s->g->ops[op];
-    uint32_t in[8], out[8];
+    uint32_t in[64], out[64];
+    cr_assert(info->in_count <= 64 && info->out_count <= 64);
     for (uint32_t i = 0; i < info->in_count; i++) {
         uint32_t have = s->current[s->g->values[info->in[i]].base];
         in[i] = mg_plan_builder_operand(s->b, op, i, have);

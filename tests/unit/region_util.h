@@ -242,7 +242,9 @@ static inline void load_values(struct region_tree *t, mg_op op)
 static inline void emit_one(struct region_tree *t, mg_op op, uint32_t depth)
 {
     const struct mg_op_info *info = &t->g->ops[op];
-    uint32_t in[8], out[8];
+    uint32_t in[64], out[64];
+    if (info->in_count > 64 || info->out_count > 64)
+        abort();
     load_values(t, op);
     for (uint32_t i = 0; i < info->in_count; i++)
         in[i] = operand_of(t, op, i, depth);

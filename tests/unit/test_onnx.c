@@ -330,14 +330,14 @@ Test(onnx, a_hundred_thousand_nodes, .timeout = 60)
 {
     enum { NODES = 100000 };
     struct bytes graph = {NULL, 0, 0};
-    char in[16], out_name[16];
+    char in[32], out_name[32];
     for (unsigned i = NODES; i > 0; i--) {
-        snprintf(in, sizeof in, "v%u", i - 1);
-        snprintf(out_name, sizeof out_name, "v%u", i);
+        snprintf(in, sizeof in, "block.%u.output", i - 1);
+        snprintf(out_name, sizeof out_name, "block.%u.output", i);
         message(&graph, 1, node("Relu", in, out_name, ""));
     }
-    message(&graph, 11, value("v0", 4));
-    message(&graph, 12, value("v100000", 4));
+    message(&graph, 11, value("block.0.output", 4));
+    message(&graph, 12, value("block.100000.output", 4));
     struct outcome out = read_bytes(model(graph), false);
     cr_expect_eq(out.code, MG_OK, "%s", out.err.message);
     cr_expect_eq(out.operators, NODES);

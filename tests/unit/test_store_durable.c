@@ -892,7 +892,7 @@ Test(store_durable, file_of_version_2_opens)
     copy_file("tests/data/store/v2.db", path);
     open_ok();
     cr_assert_eq(DO(&f, get_job, A)->job.best_peak, 300);
-    cr_assert_eq(DO(&f, want_measured, A, "best", "[]", "me")->code, MG_STORE_OK);
+    cr_assert_eq(DO(&f, want_measured, A, "best", "[\"model:rtx3090\"]", "me")->code, MG_STORE_OK);
     cr_assert_eq(DO(&f, claim_measured, "fixture", "", false)->code, MG_STORE_OK);
     mg_store_close(f.store);
     f.store = NULL;

@@ -230,7 +230,7 @@ export class FrontChart {
     drawLegend() {
         const entries = this.all.map(({series}) => h("span", {class: `key ${series === "front" ? "" : "dashed"}`},
             h("span", {class: "swatch", style: {"--c": `var(${LOOK[series] ?? "--faint"})`}}), nameOf(series)));
-        const missing = this.pareto.baselines.filter((b) => b.not_applicable)
+        const missing = this.pareto.baselines.filter((b) => b.not_applicable && b.points.length === 0)
             .map((b) => h("span", {class: "key faint", title: b.not_applicable}, `${nameOf(b.name)}: not applicable`));
         const most = Math.max(1, ...this.all.flatMap(({points}) => points.map((p) => p.latency_ratio)));
         const ranges = most <= RANGES[0][0] ? null : h("span", {class: "segments", role: "group", "aria-label": "Range of times shown"},

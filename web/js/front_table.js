@@ -27,5 +27,5 @@ export function frontTable(pareto, chosen, onChoose) {
             h("thead", null, h("tr", null, ["Plan", "Peak", "Memory", "Time", "A step", "Time is", "Host memory", "Means"].map((text, i) =>
                 h("th", {scope: "col", class: i > 0 && i < 7 && i !== 5 ? "num" : null}, text)))),
             h("tbody", null, rows))),
-        pareto.baselines.filter((b) => b.not_applicable).map((b) => h("p", {class: "faint"}, `${b.name} does not apply: ${b.not_applicable}`)));
+        pareto.baselines.filter((b) => b.not_applicable).map((b) => h("p", {class: "faint"}, `${b.name}${b.points.length ? "" : " does not apply"}: ${b.not_applicable}`)));
 }
