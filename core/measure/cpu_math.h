@@ -16,7 +16,7 @@
 
 static inline float power_of_two(int32_t n)
 {
-    int32_t bits = (n + 127) << 23;
+    uint32_t bits = (uint32_t)(n + 127) << 23;
     float x;
     memcpy(&x, &bits, sizeof x);
     return x;
@@ -24,14 +24,19 @@ static inline float power_of_two(int32_t n)
 
 /* 2^n by the exponent's bits, the rest by a polynomial on [-ln2 / 2, ln2 / 2]; no branch, so that it becomes a vector
  * and takes as long whatever the number (two comparisons in a row would become branches again). In two halves, 2^n
- * overflows and vanishes where the result does. */
+ * overflows and vanishes where the result does. A number this size has its ones in the lowest bit: adding it rounds,
+ * and, other than a conversion to an integer, takes what is no number, which the polynomial then hands on. */
 static inline float fast_exp(float x)
 {
+    const float rounder = 12582912.0f; /* 3 * 2^22 */
     float size = fabsf(x);
     size = size > 110.0f ? 110.0f : size;
-    float t = copysignf(size, x), k = t * 1.44269504f;
-    int32_t n = (int32_t)(k + copysignf(0.5f, k));
-    float r = t - (float)n * 0.693359375f + (float)n * 2.12194440e-4f;
+    float t = copysignf(size, x), sum = t * 1.44269504f + rounder, whole = sum - rounder;
+    int32_t n, zero;
+    memcpy(&n, &sum, sizeof n);
+    memcpy(&zero, &rounder, sizeof zero);
+    n -= zero;
+    float r = t - whole * 0.693359375f + whole * 2.12194440e-4f;
     float p = 1.9875691500e-4f;
     p = p * r + 1.3981999507e-3f;
     p = p * r + 8.3334519073e-3f;

@@ -256,6 +256,8 @@ static float log_sum_exp(const float *x, int64_t n, float *largest)
 {
     float sum = 0, piece[PIECE];
     *largest = row_largest(x, n);
+    if (*largest == -INFINITY) /* less itself it is no number */
+        return 0;
     for (int64_t begin = 0; begin < n; begin += PIECE)
         piece_exp(x + begin, piece_size(n, begin), *largest, piece, &sum);
     return logf(sum);

@@ -7,6 +7,7 @@
 
 #include "base/digest.h"
 #include "backend_util.h"
+#include "measure/cpu_math.h"
 
 static void open_cpu(void)
 {
@@ -129,6 +130,47 @@ Test(measure_cpu, cold_timings_have_operands_in_turn)
     cr_expect(timing.n == 70 && timing.min_s > 0);
     cr_assert_eq(mg_engine_time_op(engine, &fill, NULL, NULL, &policy, &timing, &err), MG_OK, "%s", err.message);
     cr_expect(timing.n == 70 && timing.min_s > 0);
+}
+
+/* Minus infinity is what a mask says; a row of nothing else has no softmax, and a processor no integer for that. */
+Test(measure_cpu, a_row_of_masked_elements_alone_is_no_number)
+{
+    struct mg_shape shapes[] = {*SHAPE(2, 300), *SHAPE(2), {.rank = 0}};
+    enum mg_dtype dtypes[] = {MG_DTYPE_F32, MG_DTYPE_I64};
+    float in[2 * 300], out = 0;
+    const int64_t target[2] = {0, 0};
+    struct mg_op_desc op = {.type = MG_OP_CROSS_ENTROPY, .in_count = 2, .out_count = 1};
+    struct mg_prepared *prepared;
+    struct mg_error err;
+    static const struct mg_attr attrs[] = {REAL_OF(DIVISOR, 2), INT_OF(IGNORE_INDEX, -100)};
+    op.attrs = attrs;
+    op.attr_count = 2;
+    op.in_shape = shapes;
+    op.out_shape = shapes + 2;
+    op.in_dtype = op.out_dtype = dtypes;
+    for (int i = 0; i < 2 * 300; i++)
+        in[i] = i < 300 ? -INFINITY : 0;
+    cr_assert_eq(mg_engine_prepare(engine, &op, NULL, NULL, &prepared, &err), MG_OK, "%s", err.message);
+    cr_assert_eq(mg_prepared_run(prepared, (const void *const[]){in, target}, (void *const[]){&out}, NULL, &err),
+                 MG_OK);
+    cr_expect(isnan(out), "%g", (double)out);
+    in[0] = 0; /* one that is not masked has it all; the other row's logarithm is that of its length */
+    cr_assert_eq(mg_prepared_run(prepared, (const void *const[]){in, target}, (void *const[]){&out}, NULL, &err),
+                 MG_OK);
+    cr_expect(fabs((double)out - log(300) / 2) < 1e-6, "%g", (double)out);
+    mg_prepared_free(prepared);
+}
+
+Test(measure, exponentials_are_those_of_libm)
+{
+    static const float special[] = {0, 1e-30f, 0.34657359f, 88.7f, -87.3f, 1e30f, -1e30f, INFINITY, -INFINITY};
+    cr_expect(isnan(fast_exp(NAN)) && isnan(fast_exp(-NAN)) && isnan(fast_tanh(NAN)) && isnan(fast_erf(NAN)));
+    for (size_t i = 0; i < sizeof special / sizeof *special; i++)
+        cr_expect(fast_exp(special[i]) == expf(special[i]) ||
+                      fabsf(fast_exp(special[i]) / expf(special[i]) - 1) < 1e-6f,
+                  "of %g: %g", (double)special[i], (double)fast_exp(special[i]));
+    for (float x = -87; x < 88; x += 0.0137f)
+        cr_expect(fabsf(fast_exp(x) / expf(x) - 1) < 1e-6f, "of %g: %g", (double)x, (double)fast_exp(x));
 }
 
 Test(measure, statistics_are_medians)
