@@ -97,18 +97,25 @@ enum mg_code kernel_attention(const struct mg_kernel *k)
     return MG_OK;
 }
 
+/* What to take from scores that are less their largest. Where the keys are all of the row, its lse is theirs, and the
+ * norm, which a huge logit has swallowed in lse, is at hand; where they are a part of them, only lse knows the rest. */
+static double shift_of(double largest, double norm, double lse)
+{
+    return largest + norm == lse ? norm : lse - largest;
+}
+
 /* Gradients of one row: p = exp(s - lse), dp = dy v^T, ds = p (dp - dy . y). */
 static void attention_row_grad(const struct attention *a, const struct mg_kernel *k, int64_t r, double *row)
 {
     int64_t head = r / a->queries, key_head = head / a->shared;
     const double *dy = k->in[0] + r * a->value_dim, *y = k->in[4] + r * a->value_dim;
-    double dot = 0, largest;
-    score_row(a, head, r % a->queries, row, &largest);
+    double dot = 0, largest, norm = score_row(a, head, r % a->queries, row, &largest);
+    double shift = shift_of(largest, norm, k->in[5][r]);
     for (int64_t d = 0; d < a->value_dim; d++)
         dot += dy[d] * y[d];
     for (int64_t j = 0; j < a->keys; j++) {
         int64_t key = key_head * a->keys + j;
-        double p = exp(row[j] + (largest - k->in[5][r])), dp = 0;
+        double p = exp(row[j] - shift), dp = 0;
         for (int64_t d = 0; d < a->value_dim; d++) {
             dp += dy[d] * a->v[key * a->value_dim + d];
             k->out[2][key * a->value_dim + d] += p * dy[d];

@@ -54,6 +54,13 @@ static const struct known known[] = {
     {"cross_entropy | 1,2 i64:1 | 1", {1e20, 1e20, 1}, {0.69314718055994531}},
     {"cross_entropy_grad | s 1,2 i64:1 | 1", {1, 1e20, 1e20, 1}, {0.5, -0.5}},
     {"attention | 1,1,1,1 1,1,2,1 1,1,2,1 | 2", {1, 1e20, 1e20, 2, 4}, {3, 1e20}},
+    {"attention_grad | 1,1,1,1 1,1,1,1 1,1,2,1 1,1,2,1 1,1,1,1 1,1,1,1 | 3",
+     {1, 1, 1e20, 1e20, 2, 4, 3, 1e20},
+     {0, -0.5, 0.5, 0.5, 0.5}},
+    /* one of two equal keys: the other's share shows in the logarithm of the sum only */
+    {"attention_grad | 1,1,1,1 1,1,1,1 1,1,1,1 1,1,1,1 1,1,1,1 1,1,1,1 | 3",
+     {1, 1, 5, 2, 3, 5.6931471805599453},
+     {-2.5, -0.5, 0.5}},
     {"reduce_max | i8:0 | 1 | keepdims=0", {0}, {-128}},
     {"arg_min | 4 | 1 | select_last_index=1", {3, 1, 2, 1}, {3}},
     {"hard_max | 2,3 | 1", {1, 3, 3, 5, 4, 2}, {0, 1, 0, 1, 0, 0}},
