@@ -14,14 +14,18 @@ struct choice {
     int64_t generation, signatures;
 };
 
+/* Where a class is named, others of the same model do not count. */
 static bool names(const struct mg_device *device, const struct mg_timing_class *class)
 {
+    bool by_class = false;
     for (uint32_t i = 0; i < device->gpu_name_count; i++) {
         const char *name = device->gpu_names[i];
-        if (strcmp(name, class->model) == 0 || (strncmp(name, "class:", 6) == 0 && strcmp(name + 6, class->id) == 0))
+        bool is_class = strncmp(name, "class:", 6) == 0;
+        if (strcmp(is_class ? name + 6 : name, is_class ? class->id : class->model) == 0)
             return true;
+        by_class = by_class || is_class;
     }
-    return strcmp(device->name, class->model) == 0;
+    return !by_class && strcmp(device->name, class->model) == 0;
 }
 
 static void on_classes(void *context, const struct mg_store_result *result)
