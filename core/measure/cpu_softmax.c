@@ -1,5 +1,5 @@
-/* Softmax by oneDNN, for dense f32 operands. (Its pooling of planes is its reference implementation, twice as slow as
- * the loops of cpu_pool.c.) */
+/* Softmax, its logarithm and their gradients by oneDNN, for dense f32 operands; others take the loops of
+ * cpu_reduce.c. */
 #include <string.h>
 
 #include "measure/cpu_priv.h"
@@ -36,8 +36,6 @@ static enum mg_code build(struct mg_prepared *p, struct cpu_op *op, const struct
         op->run = run_primitive;
     return code;
 }
-
-/* ---- softmax ---- */
 
 enum mg_code mg_cpu_dnn_softmax(struct mg_prepared *p, struct cpu_op *op, int axis, struct mg_error *err)
 {

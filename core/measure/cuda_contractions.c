@@ -1,5 +1,6 @@
-/* Families of kernels: sums of products that no library is asked for. They make plans run; as on a device libraries do
- * this many times faster, they are not timed. */
+/* Families of kernels: einsum, attention, recurrent layers and quantized products, whatever their layout: no library is
+ * asked for these (those it is asked for have theirs in cuda_stand_ins.c). They make plans run; as on a device
+ * libraries do this many times faster, they are not timed. */
 #include "measure/cuda_family.h"
 
 #include <stdio.h>

@@ -1,7 +1,6 @@
-/* Families of kernels: products and convolutions, stand-ins for operands that the libraries do not take. */
+/* Families of kernels: matrix products and convolutions of real numbers, which libraries run (cuda_product.c,
+ * cuda_conv.c); here for the layouts that those do not take. */
 #include "measure/cuda_family.h"
-
-/* ---- products, convolutions: stand-ins for layouts that libraries do not take ---- */
 
 void mg_cuda_define_batch(struct family *f, const char *name, uint32_t operand, const struct mg_shape *batch)
 {
