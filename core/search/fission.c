@@ -147,8 +147,8 @@ static void component_candidates(struct mg_searcher *s, const uint8_t *hot, uint
     uint8_t *chosen = MG_NEW_ARRAY(s->scratch, uint8_t, m.flow.count);
     if (mg_dominators_choose(&m.flow, &d, MG_FISSION_BANDS, s->scratch, chosen) == 0)
         return;
-    for (uint32_t v = 0; v < m.flow.count; v++)
-        if (chosen[v])
+    for (uint32_t v = 0; v < m.flow.count && *count < MG_FISSION_MAX; v++)
+        if (chosen[v] && mg_searcher_look(s))
             add_candidate(s, &m, &d, v, component, out, count);
 }
 
@@ -159,7 +159,7 @@ uint32_t mg_fission_candidates(struct mg_searcher *s, const struct mg_scheme *sc
     uint8_t *hot = MG_NEW_ARRAY(s->scratch, uint8_t, s->p->value_count);
     uint32_t count = 0;
     find_hot(s, scheme, list, live, hot);
-    for (uint32_t c = 0; c < s->dimensions->count && count < MG_FISSION_MAX; c++) {
+    for (uint32_t c = 0; c < s->dimensions->count && count < MG_FISSION_MAX && mg_searcher_look(s); c++) {
         struct mg_arena_mark inner = mg_arena_mark(s->scratch);
         component_candidates(s, hot, c, out, &count);
         mg_arena_rewind(s->scratch, inner);

@@ -225,6 +225,7 @@ static void publish_new(struct mg_searcher *s, struct mg_front *front)
             show(s, state, &point);
         mg_arena_rewind(s->scratch, mark);
     }
+    s->unshown = s->stop ? s->unshown : 0;
 }
 
 void mg_front_update(struct mg_searcher *s, struct mg_front *front)

@@ -3,6 +3,7 @@
 #include <float.h>
 #include <string.h>
 
+#include "search/front.h"
 #include "search/variant.h"
 
 enum { LOOK_STRIDE = 64 };
@@ -92,10 +93,12 @@ void mg_list_copy(struct mg_list *to, const struct mg_list *from)
     to->count = from->count;
 }
 
-/* The front is published within the seconds, too; at most a third of them are kept for it. */
+/* The front is published within the seconds, too, as far as it was not shown on the way; at most a third of them are
+ * kept for it. */
 static double time_to_publish(const struct mg_searcher *s)
 {
-    double points = s->archive.count < 64 ? s->archive.count : 64;
+    uint32_t most = s->archive.count < MG_FRONT_MAX ? s->archive.count : MG_FRONT_MAX;
+    double points = s->observer->plan && s->unshown < most ? s->unshown : most;
     double seconds = points * s->publish_seconds;
     return seconds < s->options->max_seconds / 3 ? seconds : s->options->max_seconds / 3;
 }
@@ -147,7 +150,7 @@ struct mg_cost mg_searcher_try(struct mg_searcher *s, const struct mg_scheme *sc
     struct mg_cost cost = mg_evaluate(&s->evaluator, scheme, list);
     s->evaluations++;
     if (!s->options->host_memory || cost.host <= s->options->host_memory)
-        mg_archive_offer(&s->archive, &s->pool, scheme, list, cost);
+        s->unshown += mg_archive_offer(&s->archive, &s->pool, scheme, list, cost);
     if (s->options->max_evaluations && s->evaluations >= s->options->max_evaluations)
         stop(s, MG_STOPPED_EVALUATIONS);
     if (s->evaluations >= s->next_look)

@@ -46,6 +46,7 @@ struct mg_searcher {
     uint64_t next_look;   /* evaluations at which the clock is read again */
     uint32_t look_stride; /* evaluations between looks */
     double started, looked, stopped, last_report;
+    uint32_t unshown;       /* states that came into the archive since the observer was last shown all it wants */
     double publish_seconds; /* what publishing one plan takes: rises at once, falls slowly */
     bool stop;
     enum mg_stopped_by stopped_by;

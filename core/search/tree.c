@@ -104,10 +104,14 @@ uint32_t mg_dominators_choose(const struct mg_flow *flow, const struct mg_domina
     return count;
 }
 
+/* Nobody runs a region in more parts; dimensions may be far longer. */
+enum { MOST_PARTS = 1 << 16 };
+
 uint32_t mg_part_counts(int64_t length, uint32_t counts[MG_PARTS_MAX])
 {
     uint32_t n = 0;
-    for (int64_t c = 2; c <= length && n < MG_PARTS_MAX; c++) {
+    int64_t most = length < MOST_PARTS ? length : MOST_PARTS;
+    for (int64_t c = 2; c <= most && n < MG_PARTS_MAX; c++) {
         bool small = c <= 8 || c == 10 || c == 12;
         int64_t odd = c;
         while (odd % 2 == 0)
