@@ -98,6 +98,10 @@ def test_ended(t):
     open(path("letter"), "w").write("Dear all,\nit rains.\n")
     t.equal("other files are left alone", (run(*command[1:-1], path("letter")).returncode, open(path("letter")).read()),
             (2, "Dear all,\nit rains.\n"))
+    for name, text in (("one line of JSON", '{"layers": [1, 2]}'), ("a word", "{"), ("the start of ours", '{"agent":"a","batc')):
+        open(path("line"), "w").write(text)
+        answer, ours = run(*command[1:-1], path("line"), "--max-seconds", "0.001"), name.endswith("ours")
+        t.equal("%s without an end" % name, (answer.returncode, open(path("line")).read().startswith(text)), (0, False) if ours else (2, True))
 
 
 def test_profile(t):
