@@ -51,15 +51,29 @@ static struct mg_ask_line *line_of(mg_intake *intake, const struct mg_ask *ask)
     return is_for_later(ask) ? &intake->later : &intake->awaited;
 }
 
-static void append(struct mg_ask_line *line, struct mg_ask *ask)
+void mg_intake_append(struct mg_ask_line *line, struct mg_ask *ask)
 {
     *line->last = ask;
     line->last = &ask->next;
 }
 
-static void line_up(mg_intake *intake, struct mg_ask *ask)
+struct mg_ask *mg_intake_take(struct mg_ask_line *line, mg_ticket ticket)
 {
-    append(line_of(intake, ask), ask);
+    for (struct mg_ask **at = &line->first; *at; at = &(*at)->next)
+        if ((*at)->question.id == ticket) {
+            struct mg_ask *ask = *at;
+            *at = ask->next;
+            if (!*at)
+                line->last = at;
+            ask->next = NULL;
+            return ask;
+        }
+    return NULL;
+}
+
+void mg_intake_line_up(mg_intake *intake, struct mg_ask *ask)
+{
+    mg_intake_append(line_of(intake, ask), ask);
     intake->queued++;
 }
 
@@ -162,6 +176,7 @@ static void on_refusal_closed(uv_handle_t *handle)
 static void on_refuse(uv_timer_t *timer)
 {
     struct refusal *refusal = timer->data;
+    mg_intake_take(&refusal->intake->refused, refusal->ask->question.id);
     mg_intake_conclude_problem(refusal->intake, refusal->ask, refusal->problem, refusal->detail);
     uv_close((uv_handle_t *)timer, on_refusal_closed);
 }
@@ -171,6 +186,7 @@ static void refuse_later(mg_intake *intake, struct mg_ask *ask, const char *prob
     struct refusal *refusal = calloc(1, sizeof *refusal);
     if (!refusal)
         abort();
+    mg_intake_append(&intake->refused, ask);
     *refusal = (struct refusal){.intake = intake, .ask = ask, .problem = problem, .detail = detail};
     uv_timer_init(intake->config.loop, &refusal->timer);
     refusal->timer.data = refusal;
@@ -195,7 +211,7 @@ mg_ticket mg_intake_ask(mg_intake *intake, const struct mg_intake_question *ques
     } else if (!fill_ask(ask, intake, question)) {
         refuse_later(intake, ask, "internal", "the question cannot be passed to intake");
     } else {
-        line_up(intake, ask);
+        mg_intake_line_up(intake, ask);
         mg_intake_dispatch(intake);
     }
     return ticket;
@@ -208,61 +224,6 @@ static void forget_in(struct mg_ask_line *line, mg_ticket ticket)
             ask->done = NULL;
 }
 
-/* ---- device classes ---- */
-
-static void refuse_class(mg_intake *intake, struct mg_ask *ask)
-{
-    struct mg_reply reply;
-    mg_reply_init(&reply);
-    mg_reply_fail(&reply, "invalid-request", "/device",
-                  "no device class %s is known; GET /devices lists the classes that were measured",
-                  ask->question.class_id);
-    mg_intake_conclude(intake, ask, &reply);
-}
-
-void mg_intake_look_up(mg_intake *intake, struct mg_ask *ask, const char *class_id)
-{
-    snprintf(ask->question.class_id, sizeof ask->question.class_id, "%s", class_id);
-    bool asked_before = ask->question.class_model[0];
-    if (!intake->config.find_class || intake->closing || asked_before) {
-        refuse_class(intake, ask);
-        return;
-    }
-    append(&intake->looked_up, ask);
-    intake->config.find_class(intake->config.class_context, class_id, ask->question.id);
-}
-
-static struct mg_ask *take_looked_up(mg_intake *intake, mg_ticket ticket)
-{
-    struct mg_ask_line *line = &intake->looked_up;
-    for (struct mg_ask **at = &line->first; *at; at = &(*at)->next)
-        if ((*at)->question.id == ticket) {
-            struct mg_ask *ask = *at;
-            *at = ask->next;
-            if (!*at)
-                line->last = at;
-            ask->next = NULL;
-            return ask;
-        }
-    return NULL;
-}
-
-void mg_intake_class_found(mg_intake *intake, mg_ticket ticket, const char *model)
-{
-    struct mg_ask *ask = take_looked_up(intake, ticket);
-    if (!ask)
-        return;
-    close(ask->out);
-    ask->out = mg_memfd("answer");
-    if (!model || ask->out < 0) {
-        refuse_class(intake, ask);
-        return;
-    }
-    snprintf(ask->question.class_model, sizeof ask->question.class_model, "%s", model);
-    line_up(intake, ask);
-    mg_intake_dispatch(intake);
-}
-
 /* ---- life ---- */
 
 void mg_intake_forget(mg_intake *intake, mg_ticket ticket)
@@ -270,6 +231,7 @@ void mg_intake_forget(mg_intake *intake, mg_ticket ticket)
     forget_in(&intake->awaited, ticket);
     forget_in(&intake->later, ticket);
     forget_in(&intake->looked_up, ticket);
+    forget_in(&intake->refused, ticket);
     for (unsigned i = 0; i < intake->config.processes; i++)
         if (intake->child[i].current && intake->child[i].current->question.id == ticket)
             intake->child[i].current->done = NULL;
@@ -295,6 +257,7 @@ int mg_intake_open(mg_intake **out, const struct mg_intake_config *config)
     intake->awaited.last = &intake->awaited.first;
     intake->later.last = &intake->later.first;
     intake->looked_up.last = &intake->looked_up.first;
+    intake->refused.last = &intake->refused.first;
     if (intake->config.processes < 1 || intake->config.processes > MG_INTAKE_CHILDREN)
         intake->config.processes = 2;
     intake->executable = strdup(config->executable);
@@ -314,7 +277,7 @@ void mg_intake_close(mg_intake *intake, void (*closed)(void *context), void *con
     while (intake->later.first)
         mg_intake_conclude_problem(intake, take_first(intake, &intake->later), "draining", "the daemon is stopping");
     while (intake->looked_up.first)
-        mg_intake_conclude_problem(intake, take_looked_up(intake, intake->looked_up.first->question.id), "draining",
+        mg_intake_conclude_problem(intake, take_first(intake, &intake->looked_up), "draining",
                                    "the daemon is stopping");
     for (unsigned i = 0; i < intake->config.processes; i++)
         mg_intake_child_close(&intake->child[i]);
