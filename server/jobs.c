@@ -337,15 +337,16 @@ static void on_tick_closed(uv_handle_t *handle)
 
 void mg_jobs_close(mg_jobs *jobs)
 {
-    for (struct mg_call *call = jobs->calls; call; call = call->next) {
+    for (struct mg_call *call = jobs->calls; call; call = call->next)
         call->done = NULL;
-        if (call->intake)
-            mg_intake_forget(jobs->config.intake, call->intake);
-    }
     /* Callbacks of the store name us: let them run while we are here. */
     for (unsigned i = 0; i < 5000 && mg_store_pending(jobs->config.store) > 0; i++)
         if (mg_store_poll(jobs->config.store) == 0)
             usleep(1000);
+    /* Not before: they may have asked intake for more. */
+    for (struct mg_call *call = jobs->calls; call; call = call->next)
+        if (call->intake)
+            mg_intake_forget(jobs->config.intake, call->intake);
     mg_timings_drop_all(jobs);
     mg_pendings_drop_all(jobs);
     while (jobs->calls) {
