@@ -288,19 +288,6 @@ static void write_claims(struct mg_writer *w, const struct mg_store_timings *t)
     mg_write_end_object(w);
 }
 
-json_t *mg_route_body(struct mg_request *req, const struct mg_member *known)
-{
-    size_t size;
-    struct mg_error err = {.code = MG_OK};
-    const char *body = mg_request_body(req, &size);
-    json_t *root = mg_small_json_read(body, size, &err);
-    if (root && mg_small_json_check(root, known, &err) == MG_OK)
-        return root;
-    mg_reply_problem(req, root ? "invalid-request" : "invalid-json", err.pointer, "%s", err.message);
-    json_decref(root);
-    return NULL;
-}
-
 static const char *text_of(const json_t *root, const char *key)
 {
     const char *text = json_string_value(json_object_get(root, key));
