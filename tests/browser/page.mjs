@@ -214,6 +214,30 @@ await checks.check("a plan is downloaded in every format that it can have, and t
     assert.ok((await text("#no-checkpoint")).includes(formats.find((f) => f.format === "checkpoint").reason));
 });
 
+await checks.check("a plan is shown whether or not its formats are known", async () => {
+    let release;
+    const released = new Promise((resolve) => { release = resolve; });
+    const answer = async (route) => {
+        await released;
+        await route.fulfill({status: 503, contentType: "application/problem+json",
+            body: JSON.stringify({type: "/errors/queue-full", status: 503, detail: "too many bodies wait to be read"})});
+    };
+    const known = complaints.length;
+    await page.route("**/formats", answer);
+    await open("#/new");
+    await open(`#/jobs/${job}`);
+    await page.waitForSelector(".timeline canvas");
+    assert.equal(await page.locator(".take [data-format]").count(), 0);
+    release();
+    await until("why there are none is said", async () => /too many bodies/.test(await text("#no-formats")));
+    assert.ok(await page.locator(".timeline canvas").count() > 0);
+    await page.unroute("**/formats", answer);
+    assert.ok(complaints.splice(known).every((line) => /status of 503/.test(line)));
+    await open("#/new");
+    await open(`#/jobs/${job}`);
+    await page.waitForSelector(".take [data-format=json]");
+});
+
 await checks.check("a plan without training is had as an ONNX model", async () => {
     const body = JSON.stringify({zoo: {model: "mlp", batch: 64}, device: "rtx3090", budget: {evaluations: 100}});
     const forward = await (await fetch(`${daemon.url}/optimize?wait=60`, {method: "POST", headers: {"Content-Type": "application/json"}, body})).json();

@@ -33,11 +33,20 @@ function offer(id, plan, {format, extension, available}) {
         onclick: (event) => fetchInstead(event, path, name)}, icon("down"), label);
 }
 
-export function downloads(id, plan, formats) {
+function offers(id, plan, formats) {
     const order = Object.keys(LABELS);
     const sorted = [...formats].sort((a, b) => order.indexOf(a.format) - order.indexOf(b.format));
     const missing = sorted.filter((f) => !f.available);
-    return h("div", {class: "take", role: "group", "aria-label": "Take it with you"},
-        h("div", {class: "row"}, sorted.map((f) => offer(id, plan, f))),
-        missing.map((f) => h("p", {class: "faint reason", id: `no-${f.format}`}, `No ${LABELS[f.format] ?? f.format}: ${f.reason}.`)));
+    return [h("div", {class: "row"}, sorted.map((f) => offer(id, plan, f))),
+        ...missing.map((f) => h("p", {class: "faint reason", id: `no-${f.format}`}, `No ${LABELS[f.format] ?? f.format}: ${f.reason}.`))];
+}
+
+// Drawn when the promised answer comes: the plan is there to be seen without it.
+export function downloads(id, plan, promised) {
+    const box = h("div", {class: "take", role: "group", "aria-label": "Take it with you", "aria-busy": "true"});
+    promised.then(({formats}) => box.replaceChildren(...offers(id, plan, formats)),
+        (error) => box.replaceChildren(h("p", {class: "faint reason", id: "no-formats"},
+            `No files to take: ${error.detail ?? String(error)}. Choose the plan again to ask again.`)))
+        .finally(() => box.removeAttribute("aria-busy"));
+    return box;
 }

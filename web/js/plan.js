@@ -139,8 +139,9 @@ export class PlanView {
         this.shown = point.plan;
         this.box.setAttribute("aria-busy", "true");
         try {
-            const [original, chosen, {formats}] = await Promise.all([this.about("original", "timeline"),
-                this.about(point.plan, "timeline"), this.about(point.plan, "formats")]);
+            const formats = this.about(point.plan, "formats");
+            formats.catch(() => {}); // told where they would stand
+            const [original, chosen] = await Promise.all([this.about("original", "timeline"), this.about(point.plan, "timeline")]);
             if (this.shown === point.plan)
                 this.draw(point, series, original, chosen, formats);
         } catch (error) {
