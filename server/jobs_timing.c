@@ -148,11 +148,12 @@ static void on_looked(void *ctx, const struct mg_store_result *result)
     }
 }
 
-/* What a graph needs is worked out once, however many jobs of it come meanwhile. */
-static bool is_asked_for(const mg_jobs *jobs, const char *graph_digest)
+/* What a graph needs on some models is worked out once, however many jobs of both come meanwhile. */
+static bool is_asked_for(const mg_jobs *jobs, const struct mg_job *asking)
 {
     for (const struct mg_job *job = jobs->first; job; job = job->next)
-        if (job->measured == MG_TIMINGS_ASKING && strcmp(job->info.graph_digest, graph_digest) == 0)
+        if (job->measured == MG_TIMINGS_ASKING && strcmp(job->info.graph_digest, asking->info.graph_digest) == 0 &&
+            strcmp(job->info.timings_models, asking->info.timings_models) == 0)
             return true;
     return false;
 }
@@ -169,7 +170,7 @@ static bool should_look(const mg_jobs *jobs, const struct mg_job *job)
 void mg_timings_look(mg_jobs *jobs)
 {
     for (struct mg_job *job = jobs->first; job; job = job->next)
-        if (should_look(jobs, job) && !is_asked_for(jobs, job->info.graph_digest)) {
+        if (should_look(jobs, job) && !is_asked_for(jobs, job)) {
             job->measured = MG_TIMINGS_ASKING;
             mg_store_pick_class(jobs->config.store, job->info.graph_digest, job->info.timings_models, on_looked,
                                 new_question(jobs, job));

@@ -183,10 +183,11 @@ static void count_covered(struct mg_op *op, struct mg_db *db, struct candidate *
 static int64_t *graph_signatures(struct mg_op *op, struct mg_db *db, size_t *n, bool *known)
 {
     int64_t *signatures = NULL;
-    sqlite3_stmt *stmt = MG_BIND(db, GET_TIMING_GRAPH, mg_text(op->args.id));
+    sqlite3_stmt *stmt = MG_BIND(db, GET_TIMING_GRAPH, mg_text(op->args.id), mg_text(op->args.text));
     *n = 0;
-    *known = mg_db_row(db, stmt);
-    if (*known) {
+    *known = false;
+    if (mg_db_row(db, stmt)) {
+        *known = sqlite3_column_int(stmt, 1) != 0;
         struct mg_blob blob = mg_op_column_blob(op, stmt, 0);
         *n = blob.size / sizeof *signatures;
         signatures = MG_NEW_ARRAY(&op->arena, int64_t, *n);

@@ -34,14 +34,12 @@ static void set_graph(struct mg_op *op, struct mg_db *db)
     const struct mg_op_args *args = &op->args;
     int64_t *whole = MG_NEW_ARRAY(&op->arena, int64_t, args->n_wants);
     size_t n = 0;
-    bool fresh;
-    for (size_t i = 0; i < args->n_wants && mg_op_ok(op, db); i++) {
-        const struct mg_timing_want *want = &args->wants[i];
-        if (want->whole) {
-            whole[n++] = mg_timing_signature_number(db, want->key, want->op, want->signature, &fresh);
+    for (size_t i = 0; i < args->n_wants; i++) {
+        if (args->wants[i].whole) {
+            whole[n++] = args->numbers[i];
         }
     }
-    MG_RUN(db, SET_GRAPH, mg_text(args->id), mg_bytes((struct mg_blob){whole, n * sizeof *whole}));
+    MG_RUN(db, SET_GRAPH, mg_text(args->id), mg_text(args->text), mg_bytes((struct mg_blob){whole, n * sizeof *whole}));
 }
 
 /* Thousands of rows, in pieces. */
@@ -57,6 +55,7 @@ void mg_op_run_add_wants(struct mg_op *op, struct mg_db *db)
         if (room > 0) {
             room -= MG_RUN(db, ADD_WANT, mg_text(args->text), mg_int(id), mg_real(want->value), mg_real(want->seconds));
         }
+        args->numbers[op->reached] = id;
     }
     if (op->reached == args->n_wants) {
         set_graph(op, db);

@@ -281,5 +281,16 @@ static const char SCHEMA_3[] = "CREATE TABLE measured ("
 /* Of the operators of the point's plan, the share whose price is measured; NULL: from before this was kept. */
 static const char SCHEMA_4[] = "ALTER TABLE points ADD COLUMN measured_share REAL;";
 
-const char *const mg_store_migrations[] = {SCHEMA_1, SCHEMA_2, SCHEMA_3, SCHEMA_4};
+/* What a graph needs is wanted for each list of models apart; of what was known before nobody can tell for which. */
+static const char SCHEMA_5[] = "CREATE TABLE timing_graphs_of ("
+                               "  digest TEXT NOT NULL,"
+                               "  models TEXT NOT NULL,"
+                               "  signatures BLOB NOT NULL,"
+                               "  PRIMARY KEY (digest, models)"
+                               ") STRICT, WITHOUT ROWID;"
+                               "INSERT INTO timing_graphs_of SELECT digest, '', signatures FROM timing_graphs;"
+                               "DROP TABLE timing_graphs;"
+                               "ALTER TABLE timing_graphs_of RENAME TO timing_graphs;";
+
+const char *const mg_store_migrations[] = {SCHEMA_1, SCHEMA_2, SCHEMA_3, SCHEMA_4, SCHEMA_5};
 const int mg_store_version = (int)(sizeof mg_store_migrations / sizeof *mg_store_migrations);

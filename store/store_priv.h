@@ -138,6 +138,7 @@ struct mg_op_args {
     size_t n_batches;
     const struct mg_timing_agent *agent;
     const struct mg_timing_want *wants;
+    int64_t *numbers; /* of their signatures: those of the pieces that are done */
     size_t n_wants;
     const struct mg_timing_query *timing_query;
     const struct mg_measured *measured;

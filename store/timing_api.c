@@ -76,6 +76,7 @@ void mg_store_add_wants(mg_store *store, const char *graph_digest, const char *m
     op->args.id = mg_op_text(op, graph_digest);
     op->args.text = mg_op_text(op, models);
     op->args.wants = to;
+    op->args.numbers = MG_NEW_ARRAY(&op->arena, int64_t, n);
     op->args.n_wants = op->size = n;
     mg_op_start(op);
 }

@@ -48,7 +48,7 @@ struct mg_store_timings {
     struct mg_timing_class class;    /* pick, claim: the class; id NULL: none */
     int64_t covered, settled, total; /* pick: distinct operators of the graph that are measured in it, that cannot be,
                                         and all */
-    bool graph_known;                /* pick: the graph's operators are known */
+    bool graph_known;                /* pick: the graph's operators are wanted for these models */
 };
 
 /* One transaction for all: a row (agent, batch, row) that is there already changes nothing. CONFLICT: the agent

@@ -304,6 +304,29 @@ def test_require_measured(t):
     t.equal("not with the model", daemon.post("/optimize", dict(late, timings="model")).problem, "invalid-request")
 
 
+def test_other_device(t):
+    """What a graph needs is wanted for each device that a job of it names, also when both come together."""
+    profile = daemon.get("/devices/test-card").json["profile"]
+    for n in (1, 2):
+        t.equal("a card", daemon.request("PUT", "/devices/card-%d" % n, dict(profile, name="card-%d" % n, gpu_names=["Card %d" % n])).status, 200)
+    of = lambda device, batch: {"zoo": {"model": "mlp", "batch": batch}, "device": device, "require_measured": True,
+                                "budget": {"evaluations": 30, "deadline_s": 60}}
+    submit = lambda device, number: daemon.post("/optimize", of(device, number)).json["id"]
+    jobs = [submit("card-1", 31)]
+    t.check("wanted for the first", wait_until(lambda: missing("?model=Card%201")))
+    jobs += [submit("card-2", 31), submit("card-1", 32), submit("card-2", 32)]
+    wanted = lambda: [{(w["op"], w["signature"]): w["seconds"] for w in missing("?model=Card%%20%d" % n)} for n in (1, 2)]
+    both = wait_until(lambda: (lambda w: w if len(w[0]) > 5 and set(w[0]) == set(w[1]) else None)(wanted()))
+    t.check("and for the second", both, [len(w) for w in wanted()])
+    while both and any(daemon.get("/jobs/" + job).json["state"] in ("queued", "waiting") for job in jobs):
+        for n, wants in enumerate(wanted(), 1):
+            rows = [row(i, *key, 2 * seconds) for i, (key, seconds) in enumerate(wants.items())]
+            daemon.post("/timings", batch("of-%d" % n, "b%d" % time.time_ns(), rows, {"device": "Card %d" % n}))
+        time.sleep(0.2)
+    ended = [daemon.get("/jobs/%s?wait=60" % job).json for job in jobs]
+    t.equal("all are priced exactly", [(job["state"], (job.get("prices") or {}).get("exact")) for job in ended], [("succeeded", 1.0)] * 4)
+
+
 def test_crash(t):
     rows = [row(i, "add", add_of(5000 + i), 6e-6) for i in range(500)]
     acknowledged = daemon.post("/timings", batch("c1", "before", rows)).json["added"]

@@ -916,6 +916,28 @@ Test(store_durable, file_of_version_3_opens)
         cr_expect(f.got.points[i].measured_share < 0, "unknown, not none");
 }
 
+static void keep_graph(void *ctx, const struct mg_store_result *result)
+{
+    struct mg_store_timings *got = ctx;
+    cr_assert_eq(result->code, MG_STORE_OK, "%s", result->message);
+    *got = *result->timings;
+}
+
+/* From when what a graph needs was wanted for the first list of models only. */
+Test(store_durable, file_of_version_4_opens)
+{
+    char path[128];
+    struct mg_store_timings got = {0};
+    path_in(path, sizeof path, "store.db");
+    copy_file("tests/data/store/v4.db", path);
+    open_ok();
+    mg_store_pick_class(f.store, "fixture", "[\"class:7543426534bdbf34\"]", keep_graph, &got);
+    fixture_wait(&f);
+    cr_expect_eq(got.total, 6);
+    cr_expect_eq(got.covered, 6);
+    cr_expect(!got.graph_known, "to be wanted for each");
+}
+
 static void open_db(struct mg_db *db, const char *path)
 {
     memset(db, 0, sizeof *db);
