@@ -55,25 +55,33 @@ bool mg_file_read(const char *path, size_t limit, char **data, size_t *size)
     return good;
 }
 
-bool mg_file_open(struct mg_file *file, const char *path)
+bool mg_file_map(struct mg_file *file, int fd)
 {
     struct stat info;
+    *file = (struct mg_file){NULL, 0, NULL};
+    bool regular = fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size > 0;
+    void *mapped = regular ? mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0) : MAP_FAILED;
+    if (mapped == MAP_FAILED)
+        return false;
+    file->data = mapped;
+    file->size = (size_t)info.st_size;
+    return true;
+}
+
+bool mg_file_open(struct mg_file *file, const char *path)
+{
     *file = (struct mg_file){NULL, 0, NULL};
     int fd = strcmp(path, "-") == 0 ? -1 : open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0 && strcmp(path, "-") != 0)
         return complain(path, strerror(errno));
-    bool regular = fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size > 0;
-    void *mapped = regular ? mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0) : MAP_FAILED;
+    bool good = mg_file_map(file, fd);
     if (fd >= 0)
         close(fd);
-    if (mapped == MAP_FAILED) {
-        bool good = mg_file_read(path, MAX_READ, &file->copy, &file->size);
+    if (!good) {
+        good = mg_file_read(path, MAX_READ, &file->copy, &file->size);
         file->data = good ? file->copy : NULL;
-        return good;
     }
-    file->data = mapped;
-    file->size = (size_t)info.st_size;
-    return true;
+    return good;
 }
 
 void mg_file_close(struct mg_file *file)

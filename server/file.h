@@ -14,6 +14,8 @@ struct mg_file {
     char *copy; /* instead of a mapping */
 };
 bool mg_file_open(struct mg_file *file, const char *path);
+/* The same of a descriptor, which stays the caller's. False, with nothing said: it is no file, or empty. */
+bool mg_file_map(struct mg_file *file, int fd);
 void mg_file_close(struct mg_file *file); /* also one that was never opened, if all is zero */
 /* Writes beside the target and renames: readers see the old or the new file. A link is followed; a pipe or a device is
  * written as it is, never replaced. "-" is standard output. */

@@ -115,7 +115,7 @@ static void on_snapshot(void *ctx, const struct mg_store_result *result)
     struct mg_file file;
     if (!is_good(r, result))
         return;
-    if (!mg_file_open(&file, result->text)) {
+    if (!mg_file_map(&file, result->fd)) {
         refuse(r, "store-error", "the timings cannot be read");
         return;
     }

@@ -195,7 +195,7 @@ static void on_snapshot(void *ctx, const struct mg_store_result *result)
     if (result->code != MG_STORE_OK)
         mg_jobs_say(q->jobs, "error", "timings", "job %s is priced by the model: %s", q->id, result->message);
     else if (job && job->run)
-        job->run->timings_fd = open(result->text, O_RDONLY | O_CLOEXEC);
+        job->run->timings_fd = fcntl(result->fd, F_DUPFD_CLOEXEC, 3);
     proceed(q);
 }
 

@@ -1,5 +1,6 @@
 #include "server/local_timings.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -10,7 +11,8 @@
 
 struct choice {
     const struct mg_device *device;
-    char class_id[20], path[512];
+    char class_id[20];
+    int snapshot; /* or -1 */
     int64_t generation, signatures;
 };
 
@@ -45,8 +47,8 @@ static void on_classes(void *context, const struct mg_store_result *result)
 static void on_snapshot(void *context, const struct mg_store_result *result)
 {
     struct choice *choice = context;
-    if (result->code == MG_STORE_OK && result->text)
-        snprintf(choice->path, sizeof choice->path, "%s", result->text);
+    if (result->code == MG_STORE_OK)
+        choice->snapshot = fcntl(result->fd, F_DUPFD_CLOEXEC, 3);
     else
         fprintf(stderr, "magisd: no snapshot of the timings: %s\n", result->message);
 }
@@ -59,12 +61,14 @@ static void wait_for(mg_store *store)
     }
 }
 
-static bool map(struct mg_local_timings *local, const char *path)
+static bool map(struct mg_local_timings *local, const char *dir, int fd)
 {
     struct mg_file file;
     struct mg_error err = {0};
-    if (!mg_file_open(&file, path))
+    if (!mg_file_map(&file, fd)) {
+        fprintf(stderr, "magisd: %s: the snapshot of the timings cannot be read\n", dir);
         return false;
+    }
     local->memory = mmap(NULL, file.size ? file.size : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (local->memory == MAP_FAILED)
         local->memory = NULL;
@@ -73,7 +77,7 @@ static bool map(struct mg_local_timings *local, const char *path)
     local->size = file.size;
     mg_file_close(&file);
     if (!local->memory || mg_timings_open(local->memory, local->size, &local->timings, &err) != MG_OK) {
-        fprintf(stderr, "magisd: %s: %s\n", path, err.message);
+        fprintf(stderr, "magisd: %s: %s\n", dir, err.message);
         return false;
     }
     return true;
@@ -97,7 +101,7 @@ static mg_store *open_store(const char *dir)
 
 bool mg_local_timings_open(struct mg_local_timings *local, const char *dir, const struct mg_device *device)
 {
-    struct choice choice = {.device = device};
+    struct choice choice = {.device = device, .snapshot = -1};
     *local = (struct mg_local_timings){.memory = NULL};
     mg_store *store = open_store(dir);
     if (!store)
@@ -110,7 +114,10 @@ bool mg_local_timings_open(struct mg_local_timings *local, const char *dir, cons
     mg_store_close(store);
     if (choice.signatures == 0)
         fprintf(stderr, "magisd: --data %s: nothing was measured on %s; prices are modelled\n", dir, device->name);
-    return choice.signatures == 0 || (*choice.path && map(local, choice.path));
+    bool good = choice.signatures == 0 || (choice.snapshot >= 0 && map(local, dir, choice.snapshot));
+    if (choice.snapshot >= 0)
+        close(choice.snapshot);
+    return good;
 }
 
 void mg_local_timings_release(struct mg_local_timings *local)

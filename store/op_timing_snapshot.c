@@ -136,32 +136,55 @@ static void scan_rows(struct scan *s, struct mg_db *db, int64_t family, int64_t 
 
 /* ---- the file ---- */
 
-static bool write_file(struct mg_timings_content *content, const char *path)
+/* False: errno says why. */
+static bool fill_file(struct mg_timings_content *content, int fd)
 {
-    char beside[4200];
     size_t size = mg_timings_size(content);
-    snprintf(beside, sizeof beside, "%s.new%ld", path, (long)getpid());
-    int fd = open(beside, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    void *memory = MAP_FAILED;
-    if (fd >= 0 && posix_fallocate(fd, 0, (off_t)size) == 0) { /* a full disk says so here, not as a signal later */
-        memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    int problem = posix_fallocate(fd, 0, (off_t)size); /* a full disk says so here, not as a signal later */
+    if (problem) {
+        errno = problem;
+        return false;
     }
-    bool good = memory != MAP_FAILED;
-    if (good) {
-        mg_timings_fill(content, memory);
-        munmap(memory, size);
+    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (memory == MAP_FAILED) {
+        return false;
     }
-    if (fd >= 0) {
-        close(fd);
-    }
-    good = good && rename(beside, path) == 0;
-    if (!good) {
-        unlink(beside);
-    }
-    return good;
+    mg_timings_fill(content, memory);
+    munmap(memory, size);
+    return true;
 }
 
-/* Workers that run have theirs open; what is asked for again is made again. */
+/* Returns the file, open for reading, or -1. */
+static int write_file(struct mg_timings_content *content, const char *path)
+{
+    char beside[4200];
+    snprintf(beside, sizeof beside, "%s.new", path);
+    int fd = open(beside, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (fd < 0) {
+        return -1;
+    }
+    bool good = fill_file(content, fd) && rename(beside, path) == 0;
+    int problem = errno;
+    close(fd);
+    if (!good) {
+        unlink(beside);
+        errno = problem;
+    }
+    return good ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+}
+
+static int write_memory(struct mg_timings_content *content)
+{
+    int fd = memfd_create("timings", MFD_CLOEXEC);
+    if (fd >= 0 && !fill_file(content, fd)) {
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+/* Workers that run have theirs open; what is asked for again is made again. Whoever has the lock is alone here: what
+ * else is left was begun by one that was killed. */
 static void remove_others(const char *dir, const char *prefix, const char *keep)
 {
     DIR *list = opendir(dir);
@@ -175,15 +198,22 @@ static void remove_others(const char *dir, const char *prefix, const char *keep)
     }
 }
 
-static void make_snapshot(struct mg_op *op, struct mg_db *db, int64_t class, int64_t family, const char *path)
+/* Returns the file, or -1 with the operation failed. */
+static int make_snapshot(struct mg_op *op, struct mg_db *db, int64_t class, const char *path)
 {
     struct scan s = {.op = op, .class = class};
+    int64_t family = mg_timing_number(db, MG_BIND(db, CLASS_FAMILY, mg_int(class)), 0);
     scan_rows(&s, db, family, op->args.number);
     struct mg_timings_content content = {
         s.entries, s.entry_count, s.samples, s.sample_count, (uint64_t)op->args.number, op->args.id};
-    if (mg_op_ok(op, db) && !write_file(&content, path)) {
+    if (!mg_op_ok(op, db)) {
+        return -1;
+    }
+    int fd = op->store->config.read_only ? write_memory(&content) : write_file(&content, path);
+    if (fd < 0) {
         mg_op_fail(op, errno == ENOSPC ? MG_STORE_FULL : MG_STORE_IO, "%s: %s", path, strerror(errno));
     }
+    return fd;
 }
 
 void mg_op_run_snapshot(struct mg_op *op, struct mg_db *db)
@@ -193,17 +223,17 @@ void mg_op_run_snapshot(struct mg_op *op, struct mg_db *db)
     char *name = mg_arena_printf(&op->arena, "%s%lld.snap", prefix, (long long)op->args.number);
     char *path = mg_arena_printf(&op->arena, "%s/%s", dir, name);
     int64_t class = mg_timing_number(db, MG_BIND(db, CLASS_BY_HASH, mg_text(op->args.id)), 0);
-    int64_t family = mg_timing_number(db, MG_BIND(db, CLASS_FAMILY, mg_int(class)), 0);
     if (class == 0) {
         mg_op_fail(op, MG_STORE_NOT_FOUND, "there is no device class %s", op->args.id);
         return;
     }
-    mkdir(dir, 0700);
-    if (access(path, R_OK) != 0) {
-        make_snapshot(op, db, class, family, path);
-        if (!op->store->config.read_only) { /* else a daemon may be about to open them */
-            remove_others(dir, prefix, name);
-        }
+    op->args.fd = open(path, O_RDONLY | O_CLOEXEC); /* closed with the operation */
+    if (op->args.fd < 0 && !op->store->config.read_only) {
+        mkdir(dir, 0700);
+        op->args.fd = make_snapshot(op, db, class, path);
+        remove_others(dir, prefix, name);
+    } else if (op->args.fd < 0) {
+        op->args.fd = make_snapshot(op, db, class, path);
     }
-    op->result.text = path;
+    op->result.fd = op->args.fd;
 }

@@ -252,6 +252,7 @@ struct mg_store_result {
     const struct mg_store_event *events; /* read; and by writes: the events they appended */
     size_t n_events;
     struct mg_blob blob;     /* request, body, graph, plan */
+    int fd;                  /* snapshot: open for reading until the callback returns; to be duplicated */
     const char *text;        /* what belongs to the blob: media type, graph digest, plan id */
     const char *replaced_by; /* GONE: the standing plan in its place; NULL: none */
     const struct mg_store_stats *stats;

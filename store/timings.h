@@ -86,8 +86,8 @@ void mg_store_list_missing(mg_store *store, const char *class_id, const char *mo
                            void *ctx);
 /* Of the classes of these models (or "class:ID") the one in which most operators of the graph are measured. */
 void mg_store_pick_class(mg_store *store, const char *graph_digest, const char *models, mg_store_cb *cb, void *ctx);
-/* The snapshot of a class as of a generation: result.text is the path of a file in DIR/cache, made if it is not
- * there. */
+/* The snapshot of a class as of a generation: result.fd is a file in DIR/cache, made if it is not there (or in memory,
+ * if the store is open for reading only). */
 void mg_store_snapshot(mg_store *store, const char *class_id, int64_t generation, mg_store_cb *cb, void *ctx);
 
 #endif

@@ -16,7 +16,9 @@ static struct timings_got {
     enum mg_store_code code;
     int64_t generation, added, known, suspect, confirmed;
     size_t n_wants, n_rows, n_jobs, total;
-    char first[64], path[256];
+    char first[64];
+    bool known_graph;
+    int snapshot; /* or -1 */
     bool suspects[16], revoked[16], drifts[16];
 } got;
 
@@ -24,11 +26,12 @@ static void on_timings(void *ctx, const struct mg_store_result *result)
 {
     struct timings_got *g = ctx;
     const struct mg_store_timings *t = result->timings;
-    *g = (struct timings_got){.code = result->code};
-    got_text(g->path, sizeof g->path, result->text);
+    *g = (struct timings_got){.code = result->code, .snapshot = -1};
     if (!t) {
+        g->snapshot = result->fd > 0 ? dup(result->fd) : -1;
         return;
     }
+    g->known_graph = t->graph_known;
     g->generation = t->generation;
     g->added = t->added;
     g->known = t->known;
@@ -90,9 +93,23 @@ static const struct timings_got *list(void)
     return ASK(list_timings, &all);
 }
 
+static atomic_bool held;
+
+/* The next step of the store's threads waits until it is no longer held. */
+static enum mg_store_code hold(void *ctx, const char *what)
+{
+    (void)ctx;
+    (void)what;
+    while (atomic_load(&held)) {
+        usleep(1000);
+    }
+    return MG_STORE_OK;
+}
+
 static void setup(void)
 {
     fixture_init(&f);
+    f.fault = hold;
     cr_assert_eq(fixture_open(&f), MG_STORE_OK, "%s", f.got.message);
 }
 
@@ -162,19 +179,7 @@ Test(store_timings, wants_are_leased_to_one_and_leases_end)
 
 enum { MANY = 950 };
 
-static atomic_bool released;
 static unsigned ended;
-
-/* The writer's first step waits until everything is queued. */
-static enum mg_store_code hold(void *ctx, const char *what)
-{
-    (void)ctx;
-    (void)what;
-    while (!atomic_load(&released)) {
-        usleep(1000);
-    }
-    return MG_STORE_OK;
-}
 
 static void on_end(void *ctx, const struct mg_store_result *result)
 {
@@ -194,11 +199,10 @@ Test(store_timings, promises_pass_thousands_of_wants)
         snprintf(name, sizeof name, "want%u", i);
         wants[i] = (struct mg_timing_want){"add", strdup(name), {i + 1, 9}, i, 1e-3, i % 2 == 0};
     }
-    atomic_store(&released, false);
-    f.store->writer.fault = hold;
+    atomic_store(&held, true); /* until everything is queued */
     mg_store_add_wants(f.store, "graph", "[\"card\"]", wants, MANY, on_end, &wants_ended);
     mg_store_submit(f.store, &job, on_end, &job_ended);
-    atomic_store(&released, true);
+    atomic_store(&held, false);
     fixture_wait(&f);
     cr_expect(job_ended == 1 && wants_ended == 2, "%u %u", job_ended, wants_ended);
     cr_expect_eq(ASK(list_missing, CLASS, NULL, MANY + 1)->n_wants, MANY);
@@ -209,14 +213,31 @@ Test(store_timings, promises_pass_thousands_of_wants)
     free(wants);
 }
 
+Test(store_timings, a_graph_is_wanted_for_each_list_of_models)
+{
+    const struct mg_timing_want wants[] = {{"add", "a", {1, 1}, 1, 1e-3, true},
+                                           {"add", "part", {2, 2}, 1, 1e-3, false}};
+    const struct mg_timing_row row = row_of(0, "x", 1e-3);
+    post("one", "t", "b1", &row, 1);
+    cr_expect(!ASK(pick_class, "graph", "[\"card\"]")->known_graph);
+    ASK(add_wants, "graph", "[\"other\"]", wants, 2);
+    cr_expect(ASK(pick_class, "graph", "[\"other\"]")->known_graph);
+    cr_expect(!ASK(pick_class, "graph", "[\"card\"]")->known_graph, "nobody measures it there");
+    cr_expect_eq(got.total, 1, "but its operators are the same");
+    cr_expect_eq(ASK(list_missing, CLASS, NULL, 10)->n_wants, 0);
+    ASK(add_wants, "graph", "[\"card\"]", wants, 2);
+    cr_expect(ASK(pick_class, "graph", "[\"card\"]")->known_graph);
+    cr_expect_eq(ASK(list_missing, CLASS, NULL, 10)->n_wants, 2);
+}
+
 static size_t entries_of(int64_t generation)
 {
     struct mg_timings timings;
     struct mg_error err;
     static char data[1 << 16];
     cr_assert_eq(ASK(snapshot, CLASS, generation)->code, MG_STORE_OK);
-    FILE *file = fopen(got.path, "rb");
-    cr_assert(file, "%s", got.path);
+    FILE *file = fdopen(got.snapshot, "rb");
+    cr_assert(file);
     size_t size = fread(data, 1, sizeof data, file);
     fclose(file);
     cr_assert_eq(mg_timings_open(data, size, &timings, &err), MG_OK, "%s", err.message);
@@ -238,4 +259,31 @@ Test(store_timings, what_is_revoked_stays_in_earlier_generations)
     cr_expect_eq(ASK(revoke_timings, "host", "host", 0)->added, 1);
     list();
     cr_expect(got.n_rows == 2 && got.revoked[0] && got.revoked[1]);
+}
+
+static bool has_cache(void)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/cache", f.dir);
+    return access(path, F_OK) == 0;
+}
+
+static void open_again(bool read_only)
+{
+    mg_store_close(f.store);
+    f.read_only = read_only;
+    cr_assert_eq(fixture_open(&f), MG_STORE_OK, "%s", f.got.message);
+}
+
+Test(store_timings, who_only_reads_makes_no_file)
+{
+    const struct mg_timing_row row = row_of(0, "a", 1e-3);
+    int64_t generation = post("one", "t", "b1", &row, 1)->generation;
+    open_again(true);
+    cr_expect_eq(entries_of(generation), 1);
+    cr_expect(!has_cache());
+    open_again(false);
+    cr_expect_eq(entries_of(generation), 1);
+    cr_expect(has_cache());
+    cr_expect_eq(entries_of(generation), 1, "from the file");
 }
