@@ -9,7 +9,7 @@
 struct mg_child_limits {
     uint64_t memory_bytes; /* RLIMIT_DATA, 0 = none */
     uint64_t file_bytes;   /* RLIMIT_FSIZE (memfds and the spool count) */
-    bool background;       /* runs only while nobody else of the same session or service wants to */
+    bool background;       /* gives way to who answers requests */
     int oom_score;         /* more is killed sooner */
 };
 
