@@ -69,6 +69,9 @@ static void finish(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_eve
                                            !run->resumes && (stop == MG_STOP_EVALUATIONS || stop == MG_STOP_EXHAUSTED)};
     memcpy(outcome.prices, event->prices, sizeof outcome.prices);
     run->finished = true;
+    mg_jobs_say(jobs, "info", "job-ended", "job %s: %s by %s after %.1f s, %llu states, %zu plans", job->info.id,
+                mg_job_state_name(outcome.state), stop ? mg_job_stop_name(stop) : "itself", outcome.elapsed_s,
+                (unsigned long long)event->evaluations, run->published_count);
     mg_store_finish(jobs->config.store, job->info.id, &outcome, NULL, mg_run_saved, jobs);
     free(result);
 }
@@ -146,10 +149,11 @@ static char *death_document(const struct mg_worker_event *event)
 void mg_run_death(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_event *event)
 {
     struct mg_run *run = job->run;
-    mg_jobs_say(jobs, "error", "worker-died", "job %s: status %d, signal %d: %s", job->info.id, event->exit_status,
-                event->signal, event->errors);
-    if (run->stopping && event->signal == SIGKILL && job->info.state == MG_JOB_RUNNING && jobs->draining) {
-        mg_run_give_back(jobs, job); /* too slow to hand over its front */
+    bool ours = run->stopping && event->signal == SIGKILL; /* it took too long to hand over its front */
+    mg_jobs_say(jobs, ours ? "warn" : "error", ours ? "worker-killed" : "worker-died",
+                "job %s: status %d, signal %d: %s", job->info.id, event->exit_status, event->signal, event->errors);
+    if (ours && job->info.state == MG_JOB_RUNNING && jobs->draining) {
+        mg_run_give_back(jobs, job);
         return;
     }
     if (!run->stopping)
