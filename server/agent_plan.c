@@ -30,7 +30,7 @@ struct work {
     struct mg_device_run run;
     double lease_s, lease_until; /* the work is over by then, or the lease renewed */
     struct mg_device_watch watch;
-    bool busy;
+    bool busy, unheard; /* unheard: the daemon did not answer when we told last that we live */
 };
 
 /* False: the daemon refuses us, or the time is over. `reason`: why there is nothing to measure, "" where there is. */
@@ -65,8 +65,12 @@ static void extend_lease(struct work *w)
 static void renew(void *context)
 {
     struct work *w = context;
-    if (mg_agent_beat(w->agent, "measuring"))
+    double told_at = w->agent->told_at;
+    bool heard = mg_agent_beat(w->agent, "measuring");
+    if (heard)
         extend_lease(w);
+    if (w->agent->told_at > told_at) /* else it was not yet time to tell */
+        w->unheard = !heard;
 }
 
 static enum mg_code execute(struct work *w, const struct mg_graph *g, const struct mg_plan *plan, double *const *given,
@@ -159,6 +163,13 @@ static void explain(const struct work *w, const struct mg_error *err, char *reas
         snprintf(reason, room, "%s", *err->message ? err->message : "out of memory");
 }
 
+/* Given back: what ended the work was that we were told to stop, or that the lease ran out without the daemon, not that
+ * the plan takes long. */
+static bool is_given_back(const struct work *w, enum mg_code code)
+{
+    return code == MG_ERR_CANCELLED && (mg_agent_over(w->agent) || w->unheard || w->lease_s <= 0);
+}
+
 /* An answer that nobody waits for any more, the lease or the job being gone, is dropped. */
 static enum mg_agent_turn work_on(struct work *w)
 {
@@ -171,12 +182,14 @@ static enum mg_agent_turn work_on(struct work *w)
     if (!*reason && mg_arena_guard(&w->arena, measure, w, &err) != MG_OK)
         explain(w, &err, reason, sizeof reason);
     mg_arena_release(&w->arena);
-    bool stopped = err.code == MG_ERR_CANCELLED && mg_agent_over(w->agent);
+    bool returned = is_given_back(w, err.code);
     int status = mg_agent_ask(w->agent, "/measurements",
-                              stopped ? refusal_of(w) : answer_of(w, *reason ? reason : NULL), &answer);
+                              returned ? refusal_of(w) : answer_of(w, *reason ? reason : NULL), &answer);
     w->agent->plans += status == 200 && !*reason;
     json_decref(answer);
-    return status == 0 || status == 401 || status == 403 ? MG_TURN_END : MG_TURN_WORKED;
+    if (status == 0 || status == 401 || status == 403)
+        return MG_TURN_END;
+    return returned ? MG_TURN_LATER : MG_TURN_WORKED;
 }
 
 enum mg_agent_turn mg_agent_plan(struct mg_agent *a)
