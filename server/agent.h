@@ -20,7 +20,7 @@ struct mg_agent {
     bool once;
     double stop_at, duty; /* monotonic, 0: never; percent */
     int from_hour, to_hour;
-    double best_canary, told_at;
+    double best_canary, told_at, worked_at; /* worked_at: monotonic; the last canary, which ends all work; 0: none */
     unsigned long measured, discarded, plans;
     unsigned bad_batches, lost; /* in a row */
     bool shared;                /* somebody else was using the device when we last looked */

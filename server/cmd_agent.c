@@ -129,30 +129,37 @@ double mg_agent_canary(struct mg_agent *a, struct mg_engine *engine)
     struct mg_timing timing = {0};
     snprintf(signature, sizeof signature, "f32;f32[%d],f32[%d]->f32[%d]", CANARY_ELEMENTS, CANARY_ELEMENTS,
              CANARY_ELEMENTS);
-    if (measure(engine, "add", signature, &timing) != MG_OK)
+    enum mg_code code = measure(engine, "add", signature, &timing);
+    a->worked_at = now();
+    if (code != MG_OK)
         return 0;
     if (a->best_canary == 0 || timing.median_s < a->best_canary)
         a->best_canary = timing.median_s;
     return timing.median_s;
 }
 
-static void write_row(struct mg_writer *w, struct mg_engine *engine, uint32_t number, const char *op,
+/* False: there is none. That memory is short, by our own limit or because others hold it, says nothing about the
+ * operator: it stays wanted, for when there is more. */
+static bool write_row(struct mg_writer *w, struct mg_engine *engine, uint32_t number, const char *op,
                       const char *signature)
 {
     struct mg_timing timing;
     enum mg_code code = measure(engine, op, signature, &timing);
+    if (code == MG_ERR_NOMEM) {
+        fprintf(stderr, "magisd agent: too little memory is free to time %s %s\n", op, signature);
+        return false;
+    }
     struct mg_timing_row row = {.row = number,
                                 .op = op,
                                 .signature = signature,
-                                .status = code == MG_OK          ? MG_TIMING_OK
-                                          : code == MG_ERR_NOMEM ? MG_TIMING_NOMEM
-                                                                 : MG_TIMING_UNSUPPORTED,
+                                .status = code == MG_OK ? MG_TIMING_OK : MG_TIMING_UNSUPPORTED,
                                 .n = timing.n,
                                 .median_s = timing.median_s,
                                 .mad_s = timing.mad_s,
                                 .min_s = timing.min_s,
                                 .workspace = timing.workspace_bytes};
     mg_timing_write_row(w, &row);
+    return true;
 }
 
 /* The rows of the claimed operators; returns how many: measuring stops when the time is over. */
@@ -169,7 +176,7 @@ static uint32_t measure_all(const struct mg_agent *a, struct mg_engine *engine, 
         if (mg_agent_over(a))
             break;
         if (op && signature)
-            write_row(rows, engine, count++, op, signature);
+            count += write_row(rows, engine, count, op, signature);
     }
     return count;
 }
@@ -207,7 +214,7 @@ static enum mg_agent_turn send_batch(struct mg_agent *a, const struct mg_timing_
 bool mg_agent_is_shared(struct mg_agent *a, struct mg_engine *engine)
 {
     char why[128];
-    bool shared = mg_engine_is_busy(engine, why);
+    bool shared = mg_engine_is_busy(engine, a->worked_at > 0 ? now() - a->worked_at : INFINITY, why);
     if (shared && !a->shared)
         fprintf(stderr, "magisd agent: %s is busy: %s\n", a->device, why);
     a->shared = shared;

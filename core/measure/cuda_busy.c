@@ -5,6 +5,8 @@
 #include "measure/cuda_priv.h"
 
 enum { MOST_PROCESSES = 64, IDLE_PERCENT = 5 };
+/* The library's utilisation is an average over up to a second before: for so long it holds what we did ourselves. */
+static const double OWN_WORK_SEEN_S = 1.5;
 /* What a context and its libraries take. */
 static const uint64_t context_bytes = (uint64_t)3 << 29;
 
@@ -18,7 +20,7 @@ static unsigned strangers(const struct nvml_process *list, unsigned count)
 }
 
 /* False: the library does not know. */
-static bool ask_library(const struct cuda *cuda, const char *uuid, bool *busy, char *why, size_t room)
+static bool ask_library(const struct cuda *cuda, const char *uuid, double idle_s, bool *busy, char *why, size_t room)
 {
     const struct nvml *nvml = &cuda->calls.nvml;
     struct nvml_process list[MOST_PROCESSES];
@@ -31,7 +33,8 @@ static bool ask_library(const struct cuda *cuda, const char *uuid, bool *busy, c
     if (known && strangers(list, count < MOST_PROCESSES ? count : MOST_PROCESSES) > 0) {
         *busy = true;
         snprintf(why, room, "other processes compute on it (%u in all)", count);
-    } else if (known && nvml->utilisation(device, &rates) == 0 && rates.gpu > IDLE_PERCENT) {
+    } else if (known && idle_s > OWN_WORK_SEEN_S && nvml->utilisation(device, &rates) == 0 &&
+               rates.gpu > IDLE_PERCENT) {
         *busy = true;
         snprintf(why, room, "it is in use, %u %% of the time", rates.gpu);
     }
@@ -46,12 +49,12 @@ uint64_t mg_cuda_free_memory(struct mg_engine *engine)
     return cuda->calls.driver.memory_info(&left, &whole) == 0 ? left : 0;
 }
 
-bool mg_cuda_is_busy(struct mg_engine *engine, char *why, size_t room)
+bool mg_cuda_is_busy(struct mg_engine *engine, double idle_s, char *why, size_t room)
 {
     const struct cuda *cuda = engine->detail;
     size_t left = 0, whole = 0;
     bool busy = false;
-    if (ask_library(cuda, engine->properties.uuid, &busy, why, room))
+    if (ask_library(cuda, engine->properties.uuid, idle_s, &busy, why, room))
         return busy;
     if (cuda->calls.driver.memory_info(&left, &whole) != 0 || whole < left)
         return false;

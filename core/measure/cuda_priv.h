@@ -138,7 +138,7 @@ struct cuda_op {
 enum mg_code mg_cuda_failed(const struct cuda *cuda, int status, const char *what, struct mg_error *err);
 /* Who else uses the card (cuda_busy.c). */
 uint64_t mg_cuda_free_memory(struct mg_engine *engine);
-bool mg_cuda_is_busy(struct mg_engine *engine, char *why, size_t room);
+bool mg_cuda_is_busy(struct mg_engine *engine, double idle_s, char *why, size_t room);
 /* Products of matrices (cuda_product.c). */
 enum mg_code mg_cuda_prepare_product(struct mg_prepared *p, struct cuda_op *op, struct mg_error *err);
 enum mg_code mg_cuda_run_product(struct mg_prepared *p, const void *const *in, void *const *out, struct mg_error *err);

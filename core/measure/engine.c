@@ -193,10 +193,10 @@ void mg_engine_limit_memory(struct mg_engine *engine, double share)
     engine->most_bytes = left ? engine->used_bytes + (uint64_t)(share * (double)left) : 0;
 }
 
-bool mg_engine_is_busy(struct mg_engine *engine, char why[128])
+bool mg_engine_is_busy(struct mg_engine *engine, double idle_s, char why[128])
 {
     why[0] = '\0';
-    return engine->backend->is_busy && engine->backend->is_busy(engine, why, 128);
+    return engine->backend->is_busy && engine->backend->is_busy(engine, idle_s, why, 128);
 }
 
 static bool has_place(struct mg_engine *engine)

@@ -65,7 +65,8 @@ struct mg_timing {
     uint64_t workspace_bytes;
 };
 extern const struct mg_time_policy mg_time_policy_default;
-/* On operands of its own, filled with random numbers. Out of memory is MG_ERR_NOMEM, a result and not a crash;
+/* On operands of its own, filled with random numbers. Out of memory, also for as many operands as make a cold timing
+ * cold, is MG_ERR_NOMEM, a result and not a crash;
  * MG_ERR_UNSUPPORTED: the operator runs, but by a stand-in whose time says nothing about the device. */
 enum mg_code mg_prepared_time(struct mg_prepared *prepared, const struct mg_time_policy *policy, struct mg_timing *out,
                               struct mg_error *err) MG_WARN_UNUSED;
@@ -86,8 +87,10 @@ double mg_engine_clock(const struct mg_engine *engine);
 /* From now on mg_engine_alloc() gives out at most this share of the device memory that is free now; what is beyond is
  * MG_ERR_NOMEM. Nothing where the device does not tell what is free. */
 void mg_engine_limit_memory(struct mg_engine *engine, double share);
-/* Does somebody else use the device? `why` says how that shows. False where nobody can tell. */
-bool mg_engine_is_busy(struct mg_engine *engine, char why[128]);
+/* Does somebody else use the device? `why` says how that shows. False where nobody can tell. `idle_s`: seconds since
+ * the caller's own last work on the device, INFINITY where there was none; how much a device was used its driver tells
+ * of the last second or so, and not by whom. */
+bool mg_engine_is_busy(struct mg_engine *engine, double idle_s, char why[128]);
 
 /* ---- memory and copies, for plans as wholes ---- */
 enum mg_place { MG_PLACE_DEVICE, MG_PLACE_HOST };

@@ -35,8 +35,8 @@ struct mg_backend {
                          struct mg_error *err);
     enum mg_code (*order)(struct mg_engine *engine, enum mg_stream earlier, enum mg_stream later, struct mg_error *err);
     enum mg_code (*wait)(struct mg_engine *engine, struct mg_error *err);
-    uint64_t (*free_memory)(struct mg_engine *engine);                 /* of the device, bytes; 0: unknown */
-    bool (*is_busy)(struct mg_engine *engine, char *why, size_t room); /* NULL: never */
+    uint64_t (*free_memory)(struct mg_engine *engine); /* of the device, bytes; 0: unknown */
+    bool (*is_busy)(struct mg_engine *engine, double idle_s, char *why, size_t room); /* NULL: never */
 };
 struct mg_allocation {
     const void *memory;

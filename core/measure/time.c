@@ -9,7 +9,7 @@
 
 const struct mg_time_policy mg_time_policy_default = {.warm_up = 2, .repeats = 15, .seconds = 0.5, .cold = true};
 
-enum { MOST_INNER = 64, MOST_SETS = 64, ALIGN = 512, STAGGER = 1536 };
+enum { MOST_INNER = 64, ALIGN = 512, STAGGER = 1536 };
 static const double SHORTEST_SAMPLE = 2e-5;
 
 double mg_measure_clock(void)
@@ -70,10 +70,11 @@ struct trial {
     struct operand *operands; /* then results */
     uint32_t count;
     uint64_t set_bytes;
-    char *memory[MOST_SETS];
-    void **address[MOST_SETS];
-    uint32_t sets, turn, inner; /* turn: the set that is next; inner: runs for one sample */
-    double clock_s;             /* what reading the clock takes: short samples would hold it */
+    char *memory;        /* of all sets */
+    void **address;      /* of the set whose turn it is */
+    uint64_t sets, turn; /* turn: the set that is next */
+    uint32_t inner;      /* runs for one sample */
+    double clock_s;      /* what reading the clock takes: short samples would hold it */
 };
 
 static double cost_of_clock(const struct mg_engine *engine)
@@ -158,7 +159,7 @@ static enum mg_code fill_set(const struct trial *t, struct mg_error *err)
             memset(host, 0, operand->bytes);
         else
             fill_random(host, operand->dtype, operand->count);
-        code = mg_engine_copy(engine, MG_STREAM_LOAD, t->memory[0] + operand->at, host, operand->bytes, err);
+        code = mg_engine_copy(engine, MG_STREAM_LOAD, t->memory + operand->at, host, operand->bytes, err);
         if (code == MG_OK)
             code = mg_engine_wait(engine, err);
         mg_engine_free(engine, MG_PLACE_HOST, host);
@@ -166,11 +167,10 @@ static enum mg_code fill_set(const struct trial *t, struct mg_error *err)
     return code;
 }
 
-static uint32_t sets_wanted(const struct trial *t)
+static uint64_t sets_wanted(const struct trial *t)
 {
-    uint64_t cache = t->prepared->engine->properties.cache_bytes, once = t->set_bytes ? t->set_bytes : 1;
-    uint64_t wanted = t->policy->cold ? (cache + once - 1) / once + 1 : 1;
-    return wanted < 1 ? 1 : wanted < MOST_SETS ? (uint32_t)wanted : MOST_SETS;
+    uint64_t cache = t->prepared->engine->properties.cache_bytes;
+    return t->policy->cold && t->set_bytes ? (cache + t->set_bytes - 1) / t->set_bytes + 1 : 1;
 }
 
 /* Fresh memory costs more than most runs: an engine keeps what its cache would fill. */
@@ -199,33 +199,38 @@ static void give_pool_back(struct mg_engine *engine)
     engine->pool_bytes = 0;
 }
 
-static enum mg_code make_set(struct trial *t, uint32_t set, struct mg_error *err)
+/* The first set, copied, then both, and so on: there may be thousands. */
+static enum mg_code fill_sets(struct trial *t, struct mg_error *err)
 {
     struct mg_engine *engine = t->prepared->engine;
-    t->memory[set] = (char *)engine->pool + set * t->set_bytes;
-    t->address[set] = MG_NEW_ARRAY(&t->arena, void *, t->count);
-    for (uint32_t i = 0; i < t->count; i++)
-        t->address[set][i] = t->memory[i == 0 && !t->operands[0].result ? 0 : set] + t->operands[i].at;
-    if (set == 0)
-        return fill_set(t, err);
-    enum mg_code code = mg_engine_copy(engine, MG_STREAM_COMPUTE, t->memory[set], t->memory[0], t->set_bytes, err);
+    enum mg_code code = fill_set(t, err);
+    for (uint64_t done = 1, more; done < t->sets && code == MG_OK; done += more) {
+        more = done < t->sets - done ? done : t->sets - done;
+        code = mg_engine_copy(engine, MG_STREAM_COMPUTE, t->memory + done * t->set_bytes, t->memory,
+                              more * t->set_bytes, err);
+    }
     return code ? code : mg_engine_wait(engine, err);
 }
 
-/* Where memory is short there are fewer sets. */
+/* With fewer sets than are wanted the time would be another: too little memory for them is an error. */
 static enum mg_code make_operands(struct trial *t, struct mg_error *err)
 {
     lay_out_all(t);
     t->sets = sets_wanted(t);
+    t->address = MG_NEW_ARRAY(&t->arena, void *, t->count);
     enum mg_code code = take_pool(t->prepared->engine, t->sets * t->set_bytes, err);
-    while (code == MG_ERR_NOMEM && t->sets > 1) {
-        t->sets /= 2;
-        code = take_pool(t->prepared->engine, t->sets * t->set_bytes, err);
-    }
-    for (uint32_t set = 0; set < t->sets && code == MG_OK; set++)
-        code = make_set(t, set, err);
+    if (code != MG_OK)
+        return code;
+    t->memory = t->prepared->engine->pool;
     t->clock_s = cost_of_clock(t->prepared->engine);
-    return code;
+    return fill_sets(t, err);
+}
+
+static void next_set(struct trial *t)
+{
+    char *set = t->memory + t->turn++ % t->sets * t->set_bytes;
+    for (uint32_t i = 0; i < t->count; i++)
+        t->address[i] = (i == 0 && !t->operands[0].result ? t->memory : set) + t->operands[i].at;
 }
 
 /* ---- runs ---- */
@@ -233,9 +238,9 @@ static enum mg_code make_operands(struct trial *t, struct mg_error *err)
 static enum mg_code run_once(struct trial *t, double *seconds, struct mg_error *err)
 {
     struct mg_prepared *p = t->prepared;
-    void **address = t->address[t->turn++ % t->sets];
-    const void *const *in = (const void *const *)address;
-    void *const *out = address + p->op.in_count;
+    const void *const *in = (const void *const *)t->address;
+    void *const *out = t->address + p->op.in_count;
+    next_set(t);
     if (p->engine->backend->time_run)
         return p->engine->backend->time_run(p, in, out, seconds, err);
     enum mg_code code = MG_OK;

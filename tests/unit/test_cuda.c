@@ -1,5 +1,6 @@
 /* The cuda back end against a driver that only records: what is opened, compiled, launched, copied and waited for. */
 #include <criterion/criterion.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -114,6 +115,7 @@ static int fake_to_host(void *to, uint64_t from, size_t bytes, void *stream)
 static int fake_on_device(uint64_t to, uint64_t from, size_t bytes, void *stream)
 {
     memmove((void *)(uintptr_t)to, (void *)(uintptr_t)from, bytes);
+    log_.copied += bytes;
     return stream == NULL;
 }
 static int fake_stream(void **stream, unsigned flags)
@@ -642,6 +644,36 @@ Test(cuda, running_out_of_memory_is_a_result)
     cr_expect_eq(mg_engine_time_op(&engine, &op, NULL, NULL, &mg_time_policy_default, &timing, &err), MG_ERR_NOMEM);
 }
 
+static enum mg_code time_with(size_t left, bool cold, const struct mg_shape *shapes)
+{
+    struct mg_op_desc op = op_of(MG_OP_NEG, shapes, f32s, 1, NULL, 0);
+    struct mg_time_policy policy = {.warm_up = 1, .repeats = 15, .cold = cold};
+    struct mg_timing timing;
+    log_.copied = 0;
+    log_.left = left;
+    mg_engine_limit_memory(&engine, 1);
+    enum mg_code code = mg_engine_time_op(&engine, &op, NULL, NULL, &policy, &timing, &err);
+    mg_engine_free(&engine, MG_PLACE_DEVICE, engine.pool); /* else the next one finds it */
+    engine.pool = NULL;
+    engine.pool_bytes = 0;
+    return code;
+}
+
+/* Sets of operands fill the cache whatever their size; where there is no memory for them nothing is timed. */
+Test(cuda, cold_operands_fill_the_cache_or_are_not_timed)
+{
+    struct mg_shape small[] = {*SHAPE(64), *SHAPE(64)}, large[] = {*SHAPE(1 << 16), *SHAPE(1 << 16)};
+    const struct mg_shape *sizes[] = {small, large};
+    engine.properties.cache_bytes = 1 << 20;
+    for (int i = 0; i < 2; i++) {
+        cr_expect_eq(time_with(4 << 20, true, sizes[i]), MG_OK, "%s", err.message);
+        cr_expect_geq(log_.copied, engine.properties.cache_bytes);
+        cr_expect_eq(time_with(1000 << 10, true, sizes[i]), MG_ERR_NOMEM);
+        cr_expect_eq(time_with(1000 << 10, false, sizes[i]), MG_OK, "%s", err.message);
+        cr_expect_lt(log_.copied, engine.properties.cache_bytes);
+    }
+}
+
 Test(cuda, copies_and_waits_go_to_their_streams)
 {
     const struct cuda *cuda = engine.detail;
@@ -665,21 +697,27 @@ Test(cuda, others_are_seen_by_the_management_library)
 {
     char why[128];
     cr_expect_str_eq(mg_engine_properties(&engine)->uuid, "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f");
-    cr_expect_not(mg_engine_is_busy(&engine, why), "%s", why);
+    cr_expect_not(mg_engine_is_busy(&engine, INFINITY, why), "%s", why);
     log_.pids[0] = (unsigned)getpid();
     log_.pid_count = 1;
-    cr_expect_not(mg_engine_is_busy(&engine, why), "we are no stranger: %s", why);
+    cr_expect_not(mg_engine_is_busy(&engine, INFINITY, why), "we are no stranger: %s", why);
     log_.pids[1] = 1;
     log_.pid_count = 2;
-    cr_expect(mg_engine_is_busy(&engine, why) && strstr(why, "other processes"), "%s", why);
+    cr_expect(mg_engine_is_busy(&engine, INFINITY, why) && strstr(why, "other processes"), "%s", why);
     log_.pids[0] = 2;
     log_.pid_count = 1;
-    cr_expect_not(mg_engine_is_busy(&engine, why), "one unknown, numbered apart, is us: %s", why);
+    cr_expect_not(mg_engine_is_busy(&engine, INFINITY, why), "one unknown, numbered apart, is us: %s", why);
     log_.percent = 60;
-    cr_expect(mg_engine_is_busy(&engine, why) && strstr(why, "60 %"), "%s", why);
+    cr_expect(mg_engine_is_busy(&engine, INFINITY, why) && strstr(why, "60 %"), "%s", why);
+    cr_expect(mg_engine_is_busy(&engine, 2, why) && strstr(why, "60 %"), "%s", why);
+    cr_expect_not(mg_engine_is_busy(&engine, 0, why), "that may have been us: %s", why);
+    cr_expect_not(mg_engine_is_busy(&engine, 1, why), "that may have been us: %s", why);
+    log_.pid_count = 2;
+    cr_expect(mg_engine_is_busy(&engine, 0, why) && strstr(why, "other processes"), "we are not two: %s", why);
+    log_.pid_count = 1;
     log_.left = 0; /* the library knows better than the memory */
     log_.percent = 0;
-    cr_expect_not(mg_engine_is_busy(&engine, why), "%s", why);
+    cr_expect_not(mg_engine_is_busy(&engine, INFINITY, why), "%s", why);
     cr_expect_eq(log_.sessions, 0);
 }
 
@@ -690,13 +728,13 @@ Test(cuda, without_it_by_the_memory_that_others_use)
     void *ours;
     memset(&cuda->calls.nvml, 0, sizeof cuda->calls.nvml);
     log_.left = (size_t)7 << 30;
-    cr_expect_not(mg_engine_is_busy(&engine, why), "a context takes some: %s", why);
+    cr_expect_not(mg_engine_is_busy(&engine, INFINITY, why), "a context takes some: %s", why);
     log_.left = (size_t)6 << 30;
-    cr_expect(mg_engine_is_busy(&engine, why) && strstr(why, "512 MiB"), "%s", why);
+    cr_expect(mg_engine_is_busy(&engine, INFINITY, why) && strstr(why, "512 MiB"), "%s", why);
     cr_assert_eq(mg_engine_alloc(&engine, MG_PLACE_DEVICE, (uint64_t)1 << 30, &ours, &err), MG_OK);
-    cr_expect_not(mg_engine_is_busy(&engine, why), "that was us: %s", why);
+    cr_expect_not(mg_engine_is_busy(&engine, INFINITY, why), "that was us: %s", why);
     mg_engine_free(&engine, MG_PLACE_DEVICE, ours);
-    cr_expect(mg_engine_is_busy(&engine, why));
+    cr_expect(mg_engine_is_busy(&engine, INFINITY, why));
 }
 
 Test(cuda, a_share_of_the_free_memory_is_all_that_is_used)
