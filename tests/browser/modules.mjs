@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import * as format from "../../web/js/format.js";
 import {momentsOf} from "../../web/js/timeline_data.js";
-import {axisWords, groupHot, planWords, priceWords, repricedWords} from "../../web/js/words.js";
+import {axisWords, groupHot, limitWords, planWords, priceWords, repricedWords} from "../../web/js/words.js";
 import {Checks} from "./lib.mjs";
 
 const checks = new Checks();
@@ -72,9 +72,17 @@ await checks.check("hot spots are added up by name, over all values", () => {
 });
 
 await checks.check("prices say where they come from", () => {
-    assert.match(priceWords({exact: 0, near: 0, scaled: 0, modelled: 1}), /not measured/);
+    assert.match(priceWords({exact: 0, near: 0, scaled: 0, modelled: 1}), /none measured$/);
+    assert.match(priceWords({exact: 0, near: 0, scaled: 0, modelled: 1}, 20, 1), /none measured; 1 plan measured as a whole$/);
     assert.match(priceWords({exact: 0.5, near: 0.25, scaled: 0, modelled: 0.25}), /75 %/);
     assert.match(priceWords({exact: 1, near: 0, scaled: 0, modelled: 0}), /^times measured/);
+});
+
+await checks.check("a limit in bytes tells what is kept of it", () => {
+    assert.equal(limitWords({limit: {memory_bytes: 1e9}, reserve_bytes: 805306368}), "limit 1.00 GB, of which 805 MB are kept for context and libraries");
+    assert.equal(limitWords({limit: {memory_bytes: 2e9}, reserve_bytes: 0}), "limit 2.00 GB");
+    assert.equal(limitWords({limit: {memory_ratio: 0.5}, reserve_bytes: 5}), null);
+    assert.equal(limitWords(null), null);
 });
 
 await checks.check("times rise where a copy waited", () => {

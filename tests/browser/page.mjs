@@ -268,6 +268,7 @@ await checks.check("a plan is modelled until an agent has measured it as a whole
     assert.equal(measured.plan, await chosen());
     assert.equal(measured.measured.peak_bytes, measured.peak_bytes);
     assert.ok((await text("tr.chosen")).includes(measured.measured.device));
+    assert.match(await text(".facts"), /none measured; 1 plan measured as a whole/);
 });
 
 // WCAG's contrast of two colours of the stylesheet.
@@ -376,6 +377,24 @@ await checks.check("a limit is sent and its outcome shown", async () => {
     const request = await api(`/jobs/${page.url().slice(-12)}/request`);
     assert.deepEqual(request.limit, {memory_ratio: 0.9});
     assert.equal(request.budget.evaluations, 500);
+});
+
+await checks.check("a run with a limit says so when it is opened by its address", async () => {
+    const body = JSON.stringify({zoo: {model: "mlp", batch: 4096}, training: {loss: "mse", optimizer: "sgd"}, device: "rtx3090",
+        limit: {memory_bytes: 1e9}, reserve_bytes: 805e6, budget: {evaluations: 200}});
+    const run = await (await fetch(`${daemon.url}/optimize?wait=60`, {method: "POST", headers: {"Content-Type": "application/json"}, body})).json();
+    assert.equal(run.state, "succeeded");
+    const asked = page.waitForResponse((response) => response.url().endsWith(`/jobs/${run.id}/request`));
+    await page.route("**/timeline", async (route) => { // what was asked is known before the plan can be drawn
+        await asked;
+        await page.waitForSelector(".asked pre", {state: "attached"});
+        await route.continue();
+    });
+    await open(`#/jobs/${run.id}`);
+    await page.waitForSelector("#plan-why");
+    await page.unroute("**/timeline");
+    assert.match(await text("#plan-why"), run.outcome === "met" ? /^The fastest within the limit$/ : /^The nearest to the limit/);
+    assert.match(await text(".facts"), /limit 1\.00 GB, of which 805 MB are kept for context and libraries/);
 });
 
 await checks.check("a graph file is taken", async () => {

@@ -161,7 +161,14 @@ export class FrontChart {
             text(ctx, "limit", bbox.left + bbox.width - 6 * k, u.valToPos(this.limits.peak, "y", true) - 10 * k,
                 {align: "right", colour: colour("--warn")});
         if (this.limits.latency)
-            text(ctx, "limit", u.valToPos(this.limits.latency, "x", true) + 6 * k, bbox.top + 10 * k, {colour: colour("--warn")});
+            this.nameLatencyLimit(ctx, bbox, u.valToPos(this.limits.latency, "x", true), k);
+    }
+
+    // At the foot of its line: the name of the original may reach its head.
+    nameLatencyLimit(ctx, bbox, x, k) {
+        const fits = x + 40 * k < bbox.left + bbox.width;
+        text(ctx, "limit", x + (fits ? 6 : -6) * k, bbox.top + bbox.height - 10 * k,
+            {align: fits ? "left" : "right", colour: colour("--warn")});
     }
 
     // The nearest point of any series, in pixels.

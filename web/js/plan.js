@@ -132,6 +132,7 @@ export class PlanView {
     }
 
     async show(point, series) {
+        this.point = point; // while the timelines are read more may become known of it
         if (this.shown === point.plan) {
             this.drawBasis(point);
             return;
@@ -143,7 +144,7 @@ export class PlanView {
             formats.catch(() => {}); // told where they would stand
             const [original, chosen] = await Promise.all([this.about("original", "timeline"), this.about(point.plan, "timeline")]);
             if (this.shown === point.plan)
-                this.draw(point, series, original, chosen, formats);
+                this.draw(this.point, series, original, chosen, formats);
         } catch (error) {
             if (this.stop.signal.aborted || this.shown !== point.plan)
                 return;

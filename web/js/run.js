@@ -8,7 +8,7 @@ import {frontTable} from "./front_table.js";
 import {PlanView} from "./plan.js";
 import {asProblem, problemCard} from "./problem.js";
 import {follow} from "./stream.js";
-import {priceWords} from "./words.js";
+import {limitWords, priceWords} from "./words.js";
 
 const STOPPED = {evaluations: "all states of the budget were evaluated", seconds: "the time was used up",
     exhausted: "nothing was left to try", cancelled: "it was cancelled", deadline: "the deadline came"};
@@ -60,8 +60,8 @@ function outcomeCard(job) {
     return null;
 }
 
-function facts(job) {
-    const list = [job.device, `created ${moment(job.created_at)}`];
+function facts(job, request, points) {
+    const list = [job.device, limitWords(request), `created ${moment(job.created_at)}`];
     if (job.stopped_by)
         list.push(`ended because ${STOPPED[job.stopped_by] ?? job.stopped_by}`);
     if (isEnded(job) && job.progress?.evaluations)
@@ -71,7 +71,7 @@ function facts(job) {
     if (job.reproducible)
         list.push("reproducible bit for bit");
     if (job.original)
-        list.push(priceWords(job.prices, job.result?.operators));
+        list.push(priceWords(job.prices, job.result?.operators, points.filter((p) => p.measured).length));
     if (isEnded(job) && (job.pinned || job.expires_at))
         list.push(job.pinned ? "kept until deleted" : `kept until ${new Date(job.expires_at).toLocaleDateString()}`);
     if (job.attempts > 1)
@@ -87,9 +87,12 @@ function limitsOf(job, request) {
     return {peak, latency};
 }
 
-// Why the plan that is shown at first is the best one: by the limit, or where there was none.
+// Why the plan that is shown at first is the best one: by the limit, or where there was none. Not told
+// before it is known what was asked.
 function whyBest(request, outcome) {
-    const limit = request?.limit ?? {};
+    if (!request)
+        return null;
+    const limit = request.limit ?? {};
     if (outcome === "not_met" || outcome === "infeasible")
         return "The nearest to the limit that was found";
     if (limit.memory_bytes || limit.memory_ratio)
@@ -188,10 +191,11 @@ class RunPage {
             this.request = await api(`/jobs/${this.id}/request`, {signal: this.stop.signal});
             fill(this.asked, requestCard(this.request));
             this.plan.setBatch(Number(this.request.zoo?.batch) || null);
+            this.drawHead();
             if (this.pareto?.original)
                 this.takeFront(this.pareto);
         } catch {
-            // Only the limit's line and the name of the batch depend on it.
+            // Only what is said of the limit and the name of the batch depend on it.
         }
     }
 
@@ -205,7 +209,10 @@ class RunPage {
     }
 
     takeFront(pareto) {
+        const known = this.points().some((p) => p.measured);
         this.pareto = pareto;
+        if (this.points().some((p) => p.measured) !== known)
+            this.drawHead();
         if (!pareto?.original)
             return;
         this.frontCard.hidden = false;
@@ -213,7 +220,12 @@ class RunPage {
         this.chart.update(pareto, limitsOf(this.job, this.request));
         this.keepChoice();
         this.drawTable();
-        this.lookAgain([pareto.original, ...pareto.pareto, ...pareto.baselines.flatMap((b) => b.points)]);
+        this.lookAgain(this.points());
+    }
+
+    points() {
+        const {pareto} = this;
+        return pareto?.original ? [pareto.original, ...pareto.pareto, ...pareto.baselines.flatMap((b) => b.points)] : [];
     }
 
     // An agent's answer is no event of the job: while one is awaited the front is read again.
@@ -294,7 +306,7 @@ class RunPage {
         fill(this.head, h("div", {class: "page-head"}, h("div", null,
             h("p", {class: "crumbs"}, h("a", {href: "#/"}, "Runs"), " / ", h("code", null, job.id)),
             h("h1", null, titleOf(job), " ", stateBadge(job), labelChips(job)),
-            facts(job)), h("div", {class: "row"}, buttons)));
+            facts(job, this.request, this.points())), h("div", {class: "row"}, buttons)));
         if (had)
             document.getElementById(had)?.focus();
     }

@@ -80,14 +80,28 @@ export function techniqueWords(list) {
     return (list ?? []).map((name) => TECHNIQUES[name] ?? name);
 }
 
-// Where the prices of the operators come from.
-export function priceWords(prices, operators) {
+// What was asked for, where it was bytes: plans have what the reserve leaves of them.
+export function limitWords(request) {
+    const {memory_bytes: limit} = request?.limit ?? {};
+    if (!limit)
+        return null;
+    const {reserve_bytes: reserve} = request;
+    return `limit ${bytes(limit)}${reserve ? `, of which ${bytes(reserve)} are kept for context and libraries` : ""}`;
+}
+
+// Where the prices of the operators come from, and whether plans were measured as wholes beside that.
+export function priceWords(prices, operators, wholes = 0) {
+    const words = operatorWords(prices, operators);
+    return wholes ? `${words}; ${plural(wholes, "plan")} measured as a whole` : words;
+}
+
+function operatorWords(prices, operators) {
     const measured = (prices?.exact ?? 0) + (prices?.near ?? 0);
     const scaled = prices?.scaled ?? 0;
     if (measured > 0.9999)
         return prices.near > 0 ? "times measured on this model of device, some with other software" : "times measured on this device";
     if (measured + scaled < 0.0001)
-        return "times modelled from the device's profile, not measured";
+        return "times of operators modelled from the device's profile, none measured";
     if (!operators)
         return `times: ${(measured * 100).toFixed(0)} % of the operators measured, the rest modelled`;
     const number = (share) => Math.round(share * operators);
