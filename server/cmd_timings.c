@@ -97,20 +97,64 @@ static int export(const struct timings *t)
     return close_output(out);
 }
 
+/* ---- what is missing ---- */
+
+/* `key` and `value` are NULL for those of every device. False after having said why. */
+static bool write_missing(const struct timings *t, FILE *out, const char *key, const char *value)
+{
+    char path[1024];
+    struct mg_answer_http answer;
+    int used = snprintf(path, sizeof path, "/timings/missing?limit=20000");
+    if (key)
+        used += snprintf(path + used, sizeof path - (size_t)used, "&%s=", key);
+    for (const char *c = key ? value : ""; *c && used < (int)sizeof path - 4; c++)
+        used += snprintf(path + used, sizeof path - (size_t)used, "%%%02X", (unsigned)(unsigned char)*c);
+    if (!call(t, "GET", path, NULL, 0, &answer))
+        return false;
+    fputs(answer.body, out);
+    free(answer.body);
+    return true;
+}
+
+/* A profile stands for the devices that it is for; any other name is that of a device. */
+static bool write_missing_of(const struct timings *t, FILE *out, const char *device)
+{
+    struct mg_answer_http answer;
+    size_t i, k;
+    json_t *entry, *name;
+    bool good = true, profile = false;
+    if (strncmp(device, "class:", 6) == 0)
+        return write_missing(t, out, "class", device + 6);
+    if (!call(t, "GET", "/devices", NULL, 0, &answer))
+        return false;
+    json_t *root = json_loads(answer.body, 0, NULL);
+    json_array_foreach(json_object_get(root, "devices"), i, entry)
+    {
+        const char *called = json_string_value(json_object_get(entry, "name"));
+        if (!called || strcmp(called, device) != 0)
+            continue;
+        json_array_foreach(json_object_get(json_object_get(entry, "profile"), "gpu_names"), k, name)
+        {
+            profile = true;
+            good = good && write_missing(t, out, "model", json_string_value(name));
+        }
+    }
+    json_decref(root);
+    free(answer.body);
+    return profile ? good : write_missing(t, out, "model", device);
+}
+
 static int missing(const struct timings *t)
 {
     FILE *out = open_output(t);
-    struct mg_answer_http answer;
+    const char *device = t->options->value[MG_OPTION_TIMINGS_DEVICE];
     if (!out)
         return MG_EXIT_FAILED;
-    if (!call(t, "GET", "/timings/missing?limit=20000", NULL, 0, &answer)) {
-        close_output(out);
-        return MG_EXIT_FAILED;
-    }
-    fputs(answer.body, out);
-    free(answer.body);
-    return close_output(out);
+    bool good = device ? write_missing_of(t, out, device) : write_missing(t, out, NULL, NULL);
+    return close_output(out) == MG_EXIT_DONE && good ? MG_EXIT_DONE : MG_EXIT_FAILED;
 }
+
+/* ---- export, import ---- */
 
 static bool is_batch(const char *line, size_t size)
 {
@@ -256,7 +300,10 @@ static bool open_own(const char *dir, struct own *own)
     }
     for (unsigned i = 0; own->pid > 0 && access(port, F_OK) != 0; i++) {
         if (i == 3000 || waitpid(own->pid, NULL, WNOHANG) != 0) {
-            fprintf(stderr, "magisd timings: %s is not free; where a daemon runs on it, use --server\n", dir);
+            fprintf(stderr,
+                    "magisd timings: %s is not free: where a daemon runs on it, ask that by --server URL instead of "
+                    "--data\n",
+                    dir);
             return false;
         }
         usleep(10000);
@@ -298,8 +345,8 @@ static int run(const struct mg_options *options)
     for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; i++)
         if (strcmp(verbs[i].name, what) == 0)
             return run_on(options, &t, verbs[i].run);
-    fprintf(stderr,
-            "usage: magisd timings list | export | import FILE | missing | stats [--server URL | --data DIR]\n");
+    fprintf(stderr, "usage: magisd timings list | export | import FILE | missing [--device D] | stats [--server URL | "
+                    "--data DIR]\n");
     return MG_EXIT_USAGE;
 }
 

@@ -17,7 +17,9 @@ int mg_source_complain(const char *what, const struct mg_error *err)
     char pointer[sizeof err->pointer], message[sizeof err->message];
     mg_answer_visible(err->pointer, pointer, sizeof pointer);
     mg_answer_visible(err->message, message, sizeof message);
-    fprintf(stderr, "magisd: %s: %s%s%s\n", what, pointer, *pointer ? ": " : "", message);
+    bool symbols = strncmp(pointer, "/symbols", 8) == 0;
+    fprintf(stderr, "magisd: %s: %s%s%s%s\n", what, pointer, *pointer ? ": " : "", message,
+            symbols ? " (--symbols NAME=SIZE,..., such as --symbols batch=16)" : "");
     switch (err->code) {
     case MG_ERR_UNSUPPORTED:
         return MG_EXIT_UNSUPPORTED;

@@ -89,6 +89,9 @@ def test_killed_agent(t):
     for batch in (19, 23, 29):
         submit(batch=batch)
     t.check("wanted", wait_until(lambda: len(missing()) > 100))
+    of_profile = timings("missing", "--device", "model-card")
+    t.check("missing of a profile", len(of_profile.stdout.splitlines()) > 100, of_profile)
+    t.check("of a device", len(timings("missing", "--device", "model:rtx3090").stdout.splitlines()) > 100)
     before = len(all_rows())
     agent = start_agent("killed")
     wait_until(lambda: len(all_rows()) > before)
@@ -142,6 +145,7 @@ def test_command_line(t):
     t.check("stats", "model:rtx3090" in timings("stats").stdout)
     want = timings("missing")
     t.check("missing", want.returncode == 0 and all("signature" in json.loads(x) for x in want.stdout.splitlines()), want)
+    t.equal("missing of another device", timings("missing", "--device", "nothing & such").stdout, "")
     t.equal("usage", timings("sing").returncode, 2)
     other = subprocess.run([MAGISD, "timings", "list", "--server", "http://127.0.0.1:1"], capture_output=True, text=True)
     t.check("nobody there", other.returncode == 1 and "cannot be reached" in other.stderr, other)
