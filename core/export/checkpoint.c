@@ -1,6 +1,6 @@
 /* format=checkpoint: what a plan does with the results of the forward pass, module by module, for people who keep
- * their own training script: a table in comments, and lines of Python that do the same by PyTorch's own means, as far
- * as these go (whole modules instead of single values). */
+ * their own training script: a table in comments, and lines of Python that do a part of it by PyTorch's own means
+ * (whole modules instead of single values; nothing is split). The text says what the lines leave out. */
 #include "export/export_priv.h"
 
 enum fate { KEEP, CHUNK, OFFLOAD, RECOMPUTE, FATES };
@@ -95,12 +95,15 @@ static void count_operator(struct advice *a, mg_op op)
     }
 }
 
-/* A module all of whose inner modules have one fate is listed in their place. */
+/* A module all of whose inner modules have one fate is listed in their place; but not a list of numbered ones, which is
+ * not called itself, and of which one checkpoint around all would hold all at once. */
 static void fold_modules(struct advice *a)
 {
     size_t leaves = a->row_count;
     for (size_t i = 0; i < leaves; i++) {
         for (const char *dot = strchr(a->rows[i].name, '.'); dot; dot = strchr(dot + 1, '.')) {
+            if (dot[1] >= '0' && dot[1] <= '9')
+                continue;
             const char *around = mg_arena_printf(a->e->arena, "%.*s", (int)(dot - a->rows[i].name), a->rows[i].name);
             struct row sum = {.name = around, .fate = a->rows[i].fate, .region = a->rows[i].region};
             bool one = sum.fate != KEEP && !a->rows[i].inside;
@@ -124,31 +127,60 @@ static void fold_modules(struct advice *a)
 
 /* ---- text ---- */
 
-static void write_table(const struct advice *a)
+/* Is there code for the row, or for a module around it? Both means take a module as a whole, so that it is only taken
+ * where all inside of it is parked or dropped, too. The model itself would be everything. */
+static bool has_lines(const struct advice *a, const struct row *row)
 {
-    struct mg_writer *w = a->e->w;
-    for (enum fate fate = FATES; fate-- > 0;)
-        for (size_t i = 0; i < a->row_count; i++) {
-            const struct row *row = &a->rows[i];
-            if (row->fate != fate || row->inside)
-                continue;
-            mg_write_text(w, "# %-9s \"", fate_names[fate]);
-            mg_write_ascii(w, row->name, "\\");
-            mg_write_text(w, "\": %u of %u operators, %llu bytes", row->moved, row->operators,
-                          (unsigned long long)row->bytes);
-            if (fate == CHUNK)
-                mg_write_text(w, ", in %u parts", a->e->plan->regions[row->region].parts);
-            mg_write_text(w, "\n");
-        }
+    if (!a->by_module || row->inside || !*row->name || row->fate < OFFLOAD)
+        return false;
+    for (size_t i = 0; i < a->row_count; i++)
+        if (a->rows[i].fate < OFFLOAD && is_within(a->rows[i].name, row->name))
+            return false;
+    return true;
+}
+
+/* Inside a module that is computed again nothing is kept anyway; once more inside it would only cost time. */
+static bool is_covered(const struct advice *a, const struct row *row)
+{
+    for (size_t i = 0; i < a->row_count; i++)
+        if (&a->rows[i] != row && a->rows[i].fate == RECOMPUTE && has_lines(a, &a->rows[i]) &&
+            is_within(row->name, a->rows[i].name))
+            return true;
+    return false;
 }
 
 static size_t names_of(const struct advice *a, enum fate fate, const char **names)
 {
     size_t count = 0;
     for (size_t i = 0; i < a->row_count; i++)
-        if (a->rows[i].fate == fate && !a->rows[i].inside && *a->rows[i].name)
+        if (a->rows[i].fate == fate && has_lines(a, &a->rows[i]) && !is_covered(a, &a->rows[i]))
             names[count++] = a->rows[i].name;
     return count;
+}
+
+static void write_row(const struct advice *a, const struct row *row)
+{
+    struct mg_writer *w = a->e->w;
+    mg_write_text(w, "# %-9s ", fate_names[row->fate]);
+    if (*row->name) {
+        mg_write_text(w, "\"");
+        mg_write_ascii(w, row->name, "\\");
+        mg_write_text(w, "\"");
+    } else {
+        mg_write_text(w, a->by_module ? "(the model itself)" : "(without a name)");
+    }
+    mg_write_text(w, ": %u of %u operators, %llu bytes", row->moved, row->operators, (unsigned long long)row->bytes);
+    if (row->fate == CHUNK)
+        mg_write_text(w, ", in %u parts", a->e->plan->regions[row->region].parts);
+    mg_write_text(w, row->fate == KEEP || has_lines(a, row) ? "\n" : "; by hand\n");
+}
+
+static void write_table(const struct advice *a)
+{
+    for (enum fate fate = FATES; fate-- > 0;)
+        for (size_t i = 0; i < a->row_count; i++)
+            if (a->rows[i].fate == fate && !a->rows[i].inside)
+                write_row(a, &a->rows[i]);
 }
 
 static const char recompute_lines[] =
@@ -165,18 +197,26 @@ static const char offload_lines[] =
     "    module = model.get_submodule(name)\n"
     "    module.forward = offloaded(module.forward)\n";
 
-static void write_lines(const struct advice *a)
+static void write_names(struct mg_writer *w, const char *variable, const char *const *names, size_t count)
+{
+    if (count == 0)
+        return;
+    mg_write_text(w, "\n%s = ", variable);
+    mg_write_python_list(w, names, count);
+}
+
+static void write_lines(const struct advice *a, const char *const *again, size_t agains, const char *const *offload,
+                        size_t offloads)
 {
     struct mg_writer *w = a->e->w;
-    const char **names = MG_NEW_ARRAY(a->e->arena, const char *, a->row_count);
-    size_t again = names_of(a, RECOMPUTE, names);
-    mg_write_text(w, "\n# To paste after `model` was made; module names as in model.named_modules():\n"
-                     "import functools\nimport json\n\nimport torch\nimport torch.utils.checkpoint\n\nRECOMPUTE = ");
-    mg_write_python_list(w, names, again);
-    size_t offload = names_of(a, OFFLOAD, names);
-    mg_write_text(w, "\nOFFLOAD = ");
-    mg_write_python_list(w, names, offload);
-    mg_write_text(w, "\n%s%s", again ? recompute_lines : "", offload ? offload_lines : "");
+    mg_write_text(w,
+                  "\n# To paste after `model` was made; module names as in model.named_modules(). Each module is taken "
+                  "as a whole, with\n# its submodules%s:\nimport %sjson\n\nimport torch\n%s",
+                  offloads ? ", and what is parked is what autograd saves in it, its inputs too" : "",
+                  agains ? "functools\nimport " : "", agains ? "import torch.utils.checkpoint\n" : "");
+    write_names(w, "RECOMPUTE", again, agains);
+    write_names(w, "OFFLOAD", offload, offloads);
+    mg_write_text(w, "\n%s%s", agains ? recompute_lines : "", offloads ? offload_lines : "");
 }
 
 static const char legend[] =
@@ -186,14 +226,20 @@ static const char legend[] =
     "# offload    its results wait in host memory\n"
     "# recompute  its results are dropped and computed again when the backward pass needs them\n#\n";
 
-static void write_figures(const struct advice *a)
+static void write_figures(const struct advice *a, bool lines)
 {
     const struct mg_plan *plan = a->e->plan;
     struct mg_writer *w = a->e->w;
     mg_write_text(w, "# Advice from a plan of magisd for the graph %s\n", a->e->original->digest);
-    mg_write_text(w, "# peak %llu bytes instead of %llu; a step takes %.6g s instead of %.6g s, by the plan\n%s",
+    mg_write_text(w, "# The whole plan: peak %llu bytes instead of %llu; a step takes %.6g s instead of %.6g s\n",
                   (unsigned long long)plan->figures.peak_bytes, (unsigned long long)plan->original.peak_bytes,
-                  plan->figures.latency_s, plan->original.latency_s, legend);
+                  plan->figures.latency_s, plan->original.latency_s);
+    mg_write_text(w,
+                  "# %s.\n# The plan itself, run by format=torch or, of "
+                  "a captured step, by magis_apply.py, reaches that peak exactly.\n%s",
+                  lines ? "The lines at the end come near to a part of it; what is marked \"by hand\" they leave out"
+                        : "There are no lines to paste for it: it is advice to follow by hand",
+                  legend);
 }
 
 static bool says_anything(const struct advice *a)
@@ -220,11 +266,14 @@ enum mg_code mg_write_checkpoint(struct mg_export *e)
             count_operator(&a, op);
     if (a.by_module)
         fold_modules(&a);
-    write_figures(&a);
+    const char **again = MG_NEW_ARRAY(e->arena, const char *, a.row_count);
+    const char **offload = MG_NEW_ARRAY(e->arena, const char *, a.row_count);
+    size_t agains = names_of(&a, RECOMPUTE, again), offloads = names_of(&a, OFFLOAD, offload);
+    write_figures(&a, agains + offloads > 0);
     if (!a.by_module)
         mg_write_text(e->w, "# The graph names no modules: these are its operators.\n");
     write_table(&a);
-    if (a.by_module)
-        write_lines(&a);
+    if (agains + offloads > 0)
+        write_lines(&a, again, agains, offload, offloads);
     return MG_OK;
 }
