@@ -224,7 +224,7 @@ accept: bench-build
 
 ## make demo       the main job on a real network; prints the address of its page
 demo:
-	@deploy/deps.sh check || $(MAKE) deps
+	@deploy/deps.sh check-demo || $(MAKE) deps
 	@+$(MAKE) $(PARALLEL) all
 	@BUILD=$(BUILD) deploy/demo.sh
 

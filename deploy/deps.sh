@@ -1,5 +1,5 @@
 #!/bin/sh
-# What magisd needs from outside: `deps.sh check` tells what is missing (exit status 1),
+# What magisd needs from outside: `deps.sh check` tells what is missing (exit status 1), `check-demo` of it what the demo needs,
 # `deps.sh install` gets it (Debian packages, and npm packages by their lock files),
 # `deps.sh install-dev` gets the tools of `make lint` and `make fuzz` too,
 # `deps.sh install-torch` PyTorch for the tests that capture and run training steps (large): Debian's, for
@@ -97,6 +97,14 @@ install_modules() {
     done
 }
 
+# The page's library lies in web/vendor: to build and to show it takes no node.
+check_demo() {
+    lacking="$(missing $BUILD_PACKAGES python3)"
+    [ -z "$lacking" ] && return 0
+    echo "missing: $lacking"
+    return 1
+}
+
 check() {
     lacking="$(missing $BUILD_PACKAGES $TEST_PACKAGES)$(missing_modules)"
     [ -z "$lacking" ] && return 0
@@ -137,11 +145,12 @@ install_torch() {
 
 case ${1:-} in
 check) check ;;
+check-demo) check_demo ;;
 install) install ;;
 install-dev) install $DEV_PACKAGES ;;
 install-torch) install_torch ;;
 *)
-    echo "usage: $0 check | install | install-dev | install-torch" >&2
+    echo "usage: $0 check | check-demo | install | install-dev | install-torch" >&2
     exit 2
     ;;
 esac
