@@ -177,7 +177,7 @@ await checks.check("the table chooses too, and says which is chosen", async () =
     await page.click("summary:has-text('The same as a table')");
     await page.click("button[data-plan=original]");
     await until("the original is chosen", async () => await chosen() === "original");
-    assert.equal(await page.locator(".timeline").count(), 1);
+    await until("one timeline", async () => await page.locator(".timeline").count() === 1);
     await page.locator("button[data-plan]").last().click();
     await until("two timelines again", async () => await page.locator(".timeline").count() === 2);
 });
