@@ -614,9 +614,19 @@ def op_clip(x, *, min, max):
     return torch.clamp(x, lo, hi)
 
 
+def held_as(value, dtype):
+    """A number as that type can hold it: what is beyond its range is infinite."""
+    if not dtype.is_floating_point or abs(value) <= torch.finfo(dtype).max:
+        return value
+    return float("inf") if value > 0 else -float("inf")
+
+
 def limits_between(x, lo, hi):
-    info = torch.finfo(x.dtype) if x.is_floating_point() else torch.iinfo(x.dtype)
-    return (lo if lo > info.min else info.min), (hi if hi < info.max else info.max)
+    """The limits as the type of x can hold them: beyond its range there is none."""
+    if x.is_floating_point():
+        return held_as(lo, x.dtype), held_as(hi, x.dtype)
+    info = torch.iinfo(x.dtype)
+    return max(lo, info.min), min(hi, info.max)
 
 
 def op_cast(x, *, to):
@@ -1395,7 +1405,7 @@ def op_col2im(x, *, spatial, kernel_shape, strides, pads, dilations):
 
 
 def op_fill(*, shape, to, value, device):
-    return torch.full(shape, value, dtype=DTYPE[to], device=device)
+    return torch.full(shape, held_as(value, DTYPE[to]), dtype=DTYPE[to], device=device)
 
 
 def op_iota(*, size, to, start, delta, device):

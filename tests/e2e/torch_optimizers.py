@@ -114,6 +114,61 @@ def test_refusals(t):
     planned(*DATA)
     training.optimizer.param_groups[0]["lr"] = 0.01
     refused(t, "another learning rate", "settings have changed", lambda: planned(*DATA))
+    refused(t, "and the way out", "scheduler outside of the captured step", lambda: planned(*DATA))
+
+
+def trained(training, step, scheduled):
+    """What is left after some steps whose optimizer and scheduler are outside of them, from the same beginning."""
+    training.optimizer.param_groups[0]["lr"] = 0.1
+    scheduler = torch.optim.lr_scheduler.StepLR(training.optimizer, 1, 0.5)
+
+    def whole(x, y):
+        training.optimizer.zero_grad(set_to_none=True)
+        loss = step(x, y)
+        training.optimizer.step()
+        if scheduled:
+            scheduler.step()
+        return loss
+    return training.run(whole)
+
+
+def test_schedulers(t):
+    """A plan of a step without its optimizer leaves the gradients to that, whatever its learning rate has become."""
+    training = Training(OPTIMIZERS["momentum"])
+
+    def step(x, y):
+        loss = F.cross_entropy(training.model(x), y)
+        loss.backward()
+        return loss
+    planned = magis_apply.load(plans_of(magis_capture.capture(step, *DATA, name="step").dump)[1][0])(step)
+    training.begin[1]["param_groups"][0].pop("initial_lr", None)
+    want, got = trained(training, step, True), trained(training, planned, True)
+    t.check("the same with a scheduler", all(torch.allclose(got[key], want[key], atol=1e-6) for key in want))
+    constant = trained(training, planned, False)
+    t.check("which changes what is learnt", any(not torch.allclose(got[key], constant[key], atol=1e-6) for key in want))
+
+
+def test_clipped_gradients(t):
+    """clip_grad_norm_ limits on one side only, and what is no limit stays none in every type."""
+    training = Training(OPTIMIZERS["sgd"])
+
+    def step(x, y):
+        training.optimizer.zero_grad(set_to_none=True)
+        loss = F.cross_entropy(training.model(x), y)
+        loss.backward()
+        nn.utils.clip_grad_norm_(training.model.parameters(), 0.1)
+        training.optimizer.step()
+        return loss
+    plan = magis_apply.load(plans_of(magis_capture.capture(step, *DATA, name="step").dump)[1][0])
+    t.check("a clip is there", any(op["op"] == "clip" for op in plan.program["ops"]), [op["op"] for op in plan.program["ops"]])
+    want, got = training.run(step), training.run(plan(step))
+    t.check("the same with clipped gradients", all(torch.allclose(got[key], want[key], atol=1e-6) for key in want))
+    for dtype, values in ((torch.float32, [-float("inf"), -2.0, 3.0]), (torch.bfloat16, [-float("inf"), 0.5, 3.0]),
+                          (torch.float64, [-float("inf"), 0.5, 3.0]), (torch.int32, [-2 ** 31, 0, 3])):
+        x = torch.tensor(values, dtype=dtype)
+        clipped = magis_apply.KERNELS["clip"]([x], {"min": -1.7976931348623157e308, "max": 1.0}, [[3]])
+        t.check("%s: one side only" % dtype, clipped.dtype == dtype and torch.equal(clipped, torch.where(x > 1, torch.ones_like(x), x)),
+                clipped)
 
 
 class Batch(NamedTuple):
@@ -147,5 +202,5 @@ def test_surroundings(t):
 
 
 tests = Tests()
-tests.run(test_optimizers, test_refusals, test_surroundings)
+tests.run(test_optimizers, test_refusals, test_schedulers, test_clipped_gradients, test_surroundings)
 tests.end()

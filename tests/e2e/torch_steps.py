@@ -63,6 +63,7 @@ def test_refusals(t):
         t.check("reading a number is refused", False)
     except magis_capture.CaptureError as error:
         t.check("by file and line", "torch_steps.py:" in str(error) and "loss.item()" in str(error), error)
+        t.check("with what to do", "return the loss itself, and call .item() outside" in str(error), error)
 
 
 def test_modules(t):
@@ -91,6 +92,51 @@ def test_attention(t):
         print("!!!!! SKIPPED: torch %s HAS NO scaled_dot_product_attention (2.0 has) !!!!!" % torch.__version__)
         return
     check_network(t, "attention", Attention(), (torch.randint(11, (64, 6)), torch.randint(5, (64,))))
+
+
+MASK, SHIFTS = torch.ones(6, 6).triu(1).bool(), {"up": torch.randn(16)}
+
+
+class Masked(nn.Module):
+    """Reads tensors by name: in its forward function, and in a method that it calls."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed, self.attention, self.head = nn.Embedding(11, 16), nn.MultiheadAttention(16, 2), nn.Linear(16, 5)
+
+    def attend(self, x):
+        return self.attention(x, x, x, attn_mask=MASK, need_weights=False)[0]
+
+    def forward(self, x):
+        return self.head((self.attend(self.embed(x).transpose(0, 1)) + SHIFTS["up"]).mean(0))
+
+
+def test_read_by_modules(t):
+    data, held = (torch.randint(11, (32, 6)), torch.randint(5, (32,))), (MASK, SHIFTS["up"])
+    captured, _ = check_network(t, "by name", nn.Sequential(Masked()), data)
+    inputs = [node["path"] for node in captured.dump["nodes"] if node.get("kind") == "input"]
+    t.equal("what modules read by name is an input", sorted(inputs), ["MASK", "SHIFTS.up", "input.0", "input.1"])
+    t.check("and stands where it stood", MASK is held[0] and SHIFTS["up"] is held[1])
+
+
+def test_smoothed_labels(t):
+    model, x, y = nn.Sequential(nn.Linear(6, 64), nn.Tanh(), nn.Linear(64, 5)), torch.randn(64, 6), torch.randint(5, (64,))
+
+    def step(x, y):
+        loss = F.cross_entropy(model(x), y, label_smoothing=0.1, ignore_index=3)
+        loss.backward()
+        return loss
+    captured = magis_capture.capture(step, x, y, name="smoothed")
+    compare(t, "smoothed", model, (x, y), step, captured, plans_of(captured.dump)[1][0])
+    for shape in ((64, 5), (8, 5, 3), (5,)):
+        logits, target = torch.randn(shape), torch.randint(5, shape[:1] + shape[2:] if len(shape) > 1 else ())
+        for weight in (None, torch.rand(5) + 0.1):
+            for how in ("none", "mean", "sum"):
+                want = F.cross_entropy(logits, target, weight, reduction=how, label_smoothing=0.2)
+                with magis_capture._traceable_losses():
+                    got = F.cross_entropy(logits, target, weight, reduction=how, label_smoothing=0.2)
+                t.check("smoothed %s %s%s" % (shape, how, "" if weight is None else ", weighted"),
+                        torch.allclose(got, want, atol=1e-6), (got, want))
 
 
 TRAIN = """
@@ -137,6 +183,34 @@ def check_advice_by_name(t, script, plan):
             run.stdout + run.stderr)
 
 
+def check_sizes(t, script, train):
+    run = subprocess.run([sys.executable, script, train + ":step", "--fits", "10MB"], capture_output=True, text=True)
+    t.check("less than libraries take is said in words", run.returncode == 3 and "Context and libraries alone take" in run.stdout
+            and "Remedies" not in run.stdout and not run.stderr, run.stdout + run.stderr)
+    run = subprocess.run([sys.executable, script, train + ":step", "--fits", "24"], capture_output=True, text=True)
+    t.check("a size needs its unit", run.returncode == 2 and "a number with its unit" in run.stderr, run.stderr)
+
+
+NO_GAIN = """
+import torch, torch.nn as nn
+model = nn.Sequential(*[nn.Sequential(nn.Linear(3000, 3000), nn.Tanh(), nn.Tanh(), nn.Tanh()) for _ in range(4)])
+def step(x):
+    loss = model(x).sum()
+    loss.backward()
+    return loss
+example_inputs = torch.randn(1, 3000)
+"""
+
+
+def check_gains_nothing(t, script):
+    """Blocks that keep nothing: whatever is alive at the peak, checkpoints do not change it; and a call that is not known."""
+    path = os.path.join(TMP, "no_gain.py")
+    open(path, "w").write(NO_GAIN)
+    run = subprocess.run([sys.executable, script, path + ":step", "--fits", "900MB", "--seconds", "1", "--plan",
+                          os.path.join(TMP, "no_gain.json")], capture_output=True, text=True)
+    t.check("no checkpoint is praised that gains nothing", "gains nothing here" in run.stdout, run.stdout + run.stderr)
+
+
 def test_fits(t):
     daemon = Daemon()
     try:
@@ -150,7 +224,7 @@ def test_fits(t):
         t.equal("it fits in the end", run.returncode, 0)
         for text in ("at the peak", "Who holds it", "context and libraries included", "Not counted", "micro-batches", "checkpoint", "magis_apply.load"):
             t.check("says: " + text, text in out, out + run.stderr)
-        alone = re.findall(r"^       ([0-9.]+ [GM]B) +time x ([0-9.]+)  (\S+)", out, re.M)
+        alone = re.findall(r"^       ([0-9.]+ [GM]B) +time x ([0-9.]+)  module (\S+)", out, re.M)
         t.check("each module has a line", len(alone) >= 6 and {path for _, _, path in alone} >= {"0", "5"}, out)
         pasted = re.findall(r'^       again\(model.get_submodule\("([^"]+)"\)\)$', out, re.M)
         t.check("and those that are needed a line to paste", 0 < len(pasted) <= len(alone), out)
@@ -167,14 +241,21 @@ def test_fits(t):
         t.check("what does not fit has its own status, and says so", run.returncode == 3 and "Exit status 3" in run.stdout, run.stdout)
         t.check("and nothing to paste", "again(" not in run.stdout and "magis_apply.load" not in run.stdout, run.stdout)
         check_advice_by_name(t, script, plan)
+        check_sizes(t, script, train)
+        check_gains_nothing(t, script)
         told = subprocess.run([sys.executable, script, "--help"], capture_output=True, text=True).stdout
         t.check("the help tells what 3 means", "3 with --fits" in " ".join(told.split()), told)
         run = subprocess.run([sys.executable, script, train + ":nobody"], capture_output=True, text=True)
         t.check("no such step", run.returncode == 2 and "no function" in run.stderr, run.stderr)
+        without = os.path.join(TMP, "without.py")
+        open(without, "w").write(TRAIN[:TRAIN.index("def example_inputs")])
+        run = subprocess.run([sys.executable, script, without + ":step"], capture_output=True, text=True)
+        t.check("no example_inputs", run.returncode == 2 and "example_inputs()" in run.stderr and "'x'" in run.stderr, run.stderr)
     finally:
         daemon.stop()
 
 
 tests = Tests()
-tests.run(test_modules, test_residual, test_transformer, test_optimizer, test_attention, test_refusals, test_fits)
+tests.run(test_modules, test_residual, test_transformer, test_optimizer, test_attention, test_read_by_modules,
+          test_smoothed_labels, test_refusals, test_fits)
 tests.end()

@@ -9,8 +9,15 @@ nothing in it is executed as code. At its first call the step is traced again, a
 the plan was made for. Order, recomputation, copies to the host and back, rewrites and regions that run in parts are
 followed. Random operators draw a fresh mask in each call (in a region one for each part, so not the very numbers of the
 unsplit step) and repeat it when they are recomputed.
+
+What an optimizer computes with, its learning rate too, is part of the plan of a step that contains optimizer.step(). With
+a scheduler leave both outside; the gradients are in .grad:
+
+    optimizer.zero_grad(); loss = step(x, y); optimizer.step(); scheduler.step()
 """
 import json
+import math
+import sys
 import zlib
 
 import torch
@@ -35,6 +42,14 @@ def _window(a, spatial):
     if pads[:spatial] != pads[spatial:]:
         raise PlanError("pads that differ at the two ends are not supported")
     return a.get("strides", [1] * spatial), pads[:spatial], a.get("dilations", [1] * spatial)
+
+
+def _number(value, dtype):
+    """As that type holds it: what is beyond its range, or the largest number of all, stands for infinity in a plan."""
+    if not dtype.is_floating_point or abs(value) < min(torch.finfo(dtype).max, sys.float_info.max):
+        return value
+    held = abs(value) == torch.finfo(dtype).max < sys.float_info.max
+    return value if held else math.copysign(math.inf, value)
 
 
 def _phantom(like, shape):
@@ -234,7 +249,7 @@ def _pad(i, a, out):
     rank, pads = i[0].dim(), []
     for d in reversed(range(rank)):
         pads += [a["pads"][d], a["pads"][d + rank]]
-    return F.pad(i[0], pads, a.get("mode", "constant"), a.get("value", 0))
+    return F.pad(i[0], pads, a.get("mode", "constant"), _number(a.get("value", 0), i[0].dtype))
 
 
 def _gather(i, a, out):
@@ -247,12 +262,16 @@ def _scatter_add(i, a, out):
     return i[0].new_zeros(out[0]).index_add_(axis, index, rows)
 
 
-def _clip(a):
-    return max(a["min"], -float("inf")), min(a["max"], float("inf"))
+def _clip(a, x):
+    """The limits as a tensor's type can hold them."""
+    if not x.dtype.is_floating_point:
+        held = torch.iinfo(x.dtype)
+        return math.ceil(max(a["min"], held.min)), math.floor(min(a["max"], held.max))
+    return _number(a["min"], x.dtype), _number(a["max"], x.dtype)
 
 
 def _clip_grad(i, a, out):
-    least, most = _clip(a)
+    least, most = _clip(a, i[1])
     return torch.where((i[1] > least) & (i[1] < most), i[0], torch.zeros_like(i[0]))
 
 
@@ -290,7 +309,7 @@ KERNELS = {
     "leaky_relu": lambda i, a, out: F.leaky_relu(i[0], a["alpha"]), "elu": lambda i, a, out: F.elu(i[0], a["alpha"]),
     "gelu": lambda i, a, out: F.gelu(i[0], approximate=a["approximate"]),
     "hard_sigmoid": lambda i, a, out: (i[0] * a["alpha"] + a["beta"]).clamp_(0, 1),
-    "softplus": lambda i, a, out: F.softplus(i[0]), "clip": lambda i, a, out: i[0].clamp(*_clip(a)),
+    "softplus": lambda i, a, out: F.softplus(i[0]), "clip": lambda i, a, out: i[0].clamp(*_clip(a, i[0])),
     "silu": lambda i, a, out: F.silu(i[0]), "hard_swish": lambda i, a, out: F.hardswish(i[0]),
     "relu_grad": lambda i, a, out: aten.threshold_backward(i[0], i[1], 0),
     "leaky_relu_grad": lambda i, a, out: aten.leaky_relu_backward(i[0], i[1], a["alpha"], False),
@@ -538,7 +557,8 @@ class _Run:
             keep = self.mask(op, attrs["ratio"], *boxes[0])
             return [operands[0] * keep / (1 - attrs["ratio"]), keep]
         if kind == "fill":
-            return torch.full(shapes[0], attrs["value"], dtype=DTYPES[attrs["to"]], device=self.device)
+            dtype = DTYPES[attrs["to"]]
+            return torch.full(shapes[0], _number(attrs["value"], dtype), dtype=dtype, device=self.device)
         if kind == "iota":
             return (torch.arange(attrs["size"], device=self.device) * attrs["delta"] + attrs["start"]).to(DTYPES[attrs["to"]])
         if kind == "opaque":
@@ -780,8 +800,9 @@ class Plan:
                 state["captured"] = self._capture(step, args)
             captured = state["captured"]
             if captured.state.settings() != captured.settings:
-                raise PlanError("an optimizer's settings have changed since the step was captured (a learning rate?); they "
-                                "are part of the plan: capture it again")
+                raise PlanError("an optimizer's settings have changed since the step was captured (by a scheduler of its "
+                                "learning rate?); they are part of the plan. Leave optimizer.step() and the scheduler "
+                                "outside of the captured step, which leaves its gradients in .grad; or capture it again")
             return self._run(captured, args)
         return planned
 

@@ -197,6 +197,18 @@ def _surroundings(function, seen=None):
             yield name, table, name
 
 
+def _forwards(module, seen):
+    """The same for the forward functions of modules whose classes are not torch's own, and the methods that those name."""
+    for kind in dict.fromkeys(type(part) for part in module.modules()):
+        names = ["forward"] if kind.__module__.split(".")[0] != "torch" else []
+        for name in names:  # grows
+            method = getattr(kind, name, None)
+            if isinstance(method, types.FunctionType) and method.__module__.split(".")[0] != "torch":
+                method = getattr(method, "__wrapped__", method)
+                yield from _surroundings(method, seen)
+                names += sorted(_names_in(method.__code__) - set(names))
+
+
 class _State:
     """Every tensor that a step reads from outside, each with a place: how to get it and how to put another there."""
 
@@ -205,14 +217,19 @@ class _State:
         self.modules = {}  # id -> path
         self.roots = []
         self.optimizers = []
+        self.stepped = set()  # names of those whose step() a trace has called
         self._seen = {}
+        self._paths = set()
         tensors = []
         leaves, self.arg_spec = pytree.tree_flatten(args)
-        for name, table, key in [("", leaves, i) for i in range(len(leaves))] + list(_surroundings(step)):
+        seen = set()
+        todo = [("", leaves, i) for i in range(len(leaves))] + list(_surroundings(step, seen))
+        for name, table, key in todo:  # grows
             for name, table, key in self._inside(name, table, key):
                 thing = table[key]
                 if isinstance(thing, torch.nn.Module):
                     self._add_module(name, thing)
+                    todo += _forwards(thing, seen)
                 elif isinstance(thing, torch.optim.Optimizer):
                     self.optimizers.append((name, thing))
                 elif isinstance(thing, torch.Tensor):
@@ -247,6 +264,9 @@ class _State:
         if id(tensor) in self._seen:
             self._seen[id(tensor)][4].append(put)
             return
+        while path in self._paths:  # files may use a name for different tensors
+            path += "_"
+        self._paths.add(path)
         place = (kind, path, tensor, get, [put])
         self._seen[id(tensor)] = place
         self.places.append(place)
@@ -279,9 +299,29 @@ class _State:
                                   lambda value, table=table, key=key: table.__setitem__(key, value))
 
     def settings(self):
-        """What optimizers compute with beside tensors: learning rates and the like, which a trace holds as numbers."""
+        """What optimizers that step compute with beside tensors: learning rates and the like, numbers in a trace."""
         return [[{key: float(value) if isinstance(value, torch.Tensor) else value for key, value in group.items()
-                  if key != "params"} for group in optimizer.param_groups] for _, optimizer in self.optimizers]
+                  if key != "params"} for group in optimizer.param_groups] for name, optimizer in self.optimizers if name in self.stepped]
+
+    @contextlib.contextmanager
+    def _noting_steps(self):
+        theirs = [(optimizer, "step" in vars(optimizer), optimizer.step) for _, optimizer in self.optimizers]
+
+        def noted(name, step):
+            def call(*args, **kwargs):
+                self.stepped.add(name)
+                return step(*args, **kwargs)
+            return call
+        for (name, optimizer), (_, _, step) in zip(self.optimizers, theirs):
+            optimizer.step = noted(name, step)
+        try:
+            yield
+        finally:
+            for optimizer, own, step in theirs:
+                if own:  # as schedulers put there
+                    optimizer.step = step
+                else:
+                    del optimizer.step
 
     def counts(self):
         """{(optimizer, number of the tensor, key): value} of optimizer state that is no tensor."""
@@ -313,7 +353,7 @@ class _State:
                 optimizer.state.update({swap.get(id(key), key): state for key, state in old.items()})
                 for group in optimizer.param_groups:
                     group.update({key: value for key, value in TRACEABLE.items() if key in group})
-            with _traceable_functions():
+            with _traceable_functions(), self._noting_steps():
                 yield
             for (_, optimizer), state in zip(self.optimizers, states):
                 self._check_left(optimizer, list(state.values()))
@@ -462,6 +502,41 @@ def _register_shapes():
 _LIBRARY = _register_shapes()  # kept: what it registers lives as long
 
 
+def _smoothed_cross_entropy(logits, target, weight, reduction, ignored, smoothing):
+    """As torch computes it where targets are classes, without the tensors that it makes inside."""
+    axis = 0 if logits.dim() == 1 else 1
+    logs, classes = logits.log_softmax(axis), logits.shape[axis]
+    skipped = target == ignored
+    weights = logs if weight is None else logs * weight.view([-1] + [1] * (logits.dim() - 1 - axis))
+    each = -weights.sum(axis).masked_fill(skipped, 0.0)
+    if reduction == 1:
+        counted = torch.logical_not(skipped).to(logs.dtype)
+        if weight is not None:
+            counted = counted * weight.index_select(0, target.masked_fill(skipped, 0).reshape(-1)).reshape(target.shape)
+        each = each.sum() / counted.sum()
+    elif reduction == 2:
+        each = each.sum()
+    how = ("none", "mean", "sum")[reduction]
+    hard = torch.nn.functional.nll_loss(logs, target, weight, ignore_index=ignored, reduction=how)
+    return (1 - smoothing) * hard + (smoothing / classes) * each
+
+
+@contextlib.contextmanager
+def _traceable_losses():
+    """torch 1.13 writes a real tensor among the traced ones where labels are smoothed."""
+    theirs = torch._C._nn.cross_entropy_loss
+
+    def ours(logits, target, weight=None, reduction=1, ignore_index=-100, label_smoothing=0.0):
+        if label_smoothing and not target.is_floating_point():
+            return _smoothed_cross_entropy(logits, target, weight, reduction, ignore_index, label_smoothing)
+        return theirs(logits, target, weight, reduction, ignore_index, label_smoothing)
+    torch._C._nn.cross_entropy_loss = ours
+    try:
+        yield
+    finally:
+        torch._C._nn.cross_entropy_loss = theirs
+
+
 # ---- tracing ----
 
 def _where(error):
@@ -516,15 +591,17 @@ def capture(step, *args, name=None):
     for tensor, _ in grads:
         tensor.grad = None
     try:
-        with stamps.watching(), torch.enable_grad():
+        with stamps.watching(), _traceable_losses(), torch.enable_grad():
             module = make_fx(traced, tracing_mode="fake")(*inputs)
     except CaptureError:
         raise
     except Exception as error:
         frame = _where(error)
         place = "%s:%d: in %s: %s" % (frame.filename, frame.lineno, frame.name, frame.line) if frame else "unknown place"
-        raise CaptureError("cannot trace this call: %s\n  %s: %s" % (place, type(error).__name__,
-                                                                     str(error).split("\n")[0])) from error
+        advice = ("\n  A trace has no numbers: return the loss itself, and call .item() outside of the step"
+                  if frame and ".item()" in frame.line else "")
+        raise CaptureError("cannot trace this call: %s\n  %s: %s%s" % (place, type(error).__name__,
+                                                                       str(error).split("\n")[0], advice)) from error
     finally:
         for tensor, grad in grads:
             tensor.grad = grad
@@ -696,16 +773,21 @@ class _Server:
 
 def _bytes(text):
     """"24GB" in bytes."""
-    units = {"K": 10**3, "M": 10**6, "G": 10**9, "KI": 2**10, "MI": 2**20, "GI": 2**30, "": 1}
+    units = {"K": 10**3, "M": 10**6, "G": 10**9, "KI": 2**10, "MI": 2**20, "GI": 2**30}
     number = text.upper().rstrip("B")
     unit = number.lstrip("0123456789.")
     if unit not in units or not number[:len(number) - len(unit)]:
-        raise argparse.ArgumentTypeError("a size is a number with KB, MB, GB, KiB, MiB or GiB")
+        raise argparse.ArgumentTypeError("'%s' is no size: a number with its unit, KB, MB, GB, KiB, MiB or GiB" % text)
     return int(float(number[:len(number) - len(unit)]) * units[unit])
 
 
 def _shown(size):
     return "%.2f GB" % (size / 1e9) if size >= 1e9 else "%.0f MB" % (size / 1e6)
+
+
+def _module_name(path):
+    """A module's path, and that it is one where numbers alone do not tell."""
+    return "module " + path if path.replace(".", "").isdigit() else path
 
 
 def _holders(estimate):
@@ -819,11 +901,11 @@ def _advise(step, args, captured, server, options):
     for path, held in sorted(holders, key=lambda pair: -pair[1]):
         if held < size / 2000:
             continue
-        print("  %5.1f %%  %-10s %s" % (100 * held / max(1, size), _shown(held), path))
+        print("  %5.1f %%  %-10s %s" % (100 * held / max(1, size), _shown(held), _module_name(path)))
     print("\nNot counted: communication buffers, the allocator's slack, what other code keeps.")
     if estimate["unsupported"]:
-        print("Calls that the server does not know: " + ", ".join(
-            "%s (%d)" % (entry["operator"], entry["count"]) for entry in estimate["unsupported"]))
+        print("Calls that the server does not know, which run as they are: they are not cut, and their time is a guess: " +
+              ", ".join("%s (%d)" % (entry["operator"], entry["count"]) for entry in estimate["unsupported"]))
     if size <= options.fits:
         return _advise_room(captured, server, options, estimate)
     return _advise_remedies(step, args, captured, server, options, estimate)
@@ -849,6 +931,10 @@ def _advise_room(captured, server, options, estimate):
 def _advise_remedies(step, args, captured, server, options, estimate):
     """All remedies; 0 where one of them fits, else 3."""
     size = estimate["original"]["arena_bytes"] + estimate["reserve_bytes"]
+    if options.fits <= estimate["reserve_bytes"]:
+        print("\nContext and libraries alone take %s: nothing done to the step makes it fit %s. Exit status 3." % (
+            _shown(estimate["reserve_bytes"]), _shown(options.fits)))
+        return 3
     print("\nIt does not fit %s: %s too much. Remedies, least effort first:" % (_shown(options.fits), _shown(size - options.fits)))
     sizes = [remedy(step, args, captured, server, options, estimate)
              for remedy in (_advise_microbatch, _advise_checkpoint, _advise_plan)]
@@ -925,11 +1011,14 @@ def _advise_checkpoint(step, args, captured, server, options, estimate):
     except (CaptureError, ServerError) as error:
         print("  2. checkpoint modules: not tried (%s)" % str(error).split("\n")[0])
         return None
+    if min(size for size, _ in list(found.values()) + list(alone.values())) > 0.999 * whole:
+        print("  2. checkpoint modules: checkpointing gains nothing here")
+        return None
     size, time = found[many]
     print("  2. checkpoint %d module%s: %s, time x %.2f; %s. Each by itself:" % (
         many, "" if many == 1 else "s", _shown(size), time / seconds, _verdict(size, options)))
     for i, path in enumerate(paths):
-        print("       %-9s time x %.3f  %s%s" % (_shown(alone[path][0]), alone[path][1] / seconds, path,
+        print("       %-9s time x %.3f  %s%s" % (_shown(alone[path][0]), alone[path][1] / seconds, _module_name(path),
                                                "" if i < many else "  (not needed)"))
     if size > options.fits:
         return size
@@ -978,9 +1067,15 @@ def _load(target):
     spec.loader.exec_module(module)
     if not hasattr(module, name):
         raise CaptureError("%s has no function '%s'" % (path, name))
-    inputs = getattr(module, "example_inputs", ())
+    step, inputs = getattr(module, name), getattr(module, "example_inputs", ())
     inputs = inputs() if callable(inputs) else inputs
-    return getattr(module, name), tuple(inputs) if isinstance(inputs, (list, tuple)) else (inputs,)
+    inputs = tuple(inputs) if isinstance(inputs, (list, tuple)) else (inputs,)
+    try:
+        inspect.signature(step).bind(*inputs)
+    except (TypeError, ValueError) as error:
+        raise CaptureError("%s() does not take what example_inputs gives (%s): let a function example_inputs() in %s return "
+                           "its arguments as a tuple" % (name, error, path)) from error
+    return step, inputs
 
 
 def _write(path, dump):
