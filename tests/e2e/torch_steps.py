@@ -195,7 +195,7 @@ NO_GAIN = """
 import torch, torch.nn as nn
 model = nn.Sequential(*[nn.Sequential(nn.Linear(3000, 3000), nn.Tanh(), nn.Tanh(), nn.Tanh()) for _ in range(4)])
 def step(x):
-    loss = model(x).sum()
+    loss = model(x).erfinv().sum()
     loss.backward()
     return loss
 example_inputs = torch.randn(1, 3000)
@@ -203,12 +203,13 @@ example_inputs = torch.randn(1, 3000)
 
 
 def check_gains_nothing(t, script):
-    """Blocks that keep nothing: whatever is alive at the peak, checkpoints do not change it; and a call that is not known."""
+    """Blocks whose weights outweigh all that they keep; and a call that is not known."""
     path = os.path.join(TMP, "no_gain.py")
     open(path, "w").write(NO_GAIN)
     run = subprocess.run([sys.executable, script, path + ":step", "--fits", "900MB", "--seconds", "1", "--plan",
                           os.path.join(TMP, "no_gain.json")], capture_output=True, text=True)
     t.check("no checkpoint is praised that gains nothing", "gains nothing here" in run.stdout, run.stdout + run.stderr)
+    t.check("what becomes of unknown calls is told", re.search("run as they are: .*a guess: .*erfinv", run.stdout), run.stdout)
 
 
 def test_fits(t):
