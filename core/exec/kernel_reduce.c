@@ -205,6 +205,7 @@ static struct norm norm_of(const double *x, int64_t extent, int64_t step)
         largest = x[i * step] > largest ? x[i * step] : largest;
     for (int64_t i = 0; i < extent; i++)
         sum += exp(x[i * step] - largest);
+    /* cppcheck-suppress invalidFunctionArg ; minus infinity where the row is empty */
     return (struct norm){largest, log(sum)};
 }
 
