@@ -70,7 +70,7 @@ def test_refusals(t):
     native = path("step.json")
     run("import", file, *symbols, "--training", "loss=mse,optimizer=sgd", "-o", native)
     answer = run("export", native, "original", "--format", "onnx")
-    t.check("updates and gradients are listed", answer.returncode == 4 and "the update of 'w0'" in answer.stderr and
+    t.check("updates and gradients are listed", answer.returncode == 4 and "the update of 'w" in answer.stderr and
             "relu_grad" in answer.stderr and not answer.stdout, answer)
     plan = next((p for p in plans_of(t, "step", native)
                  if any(s["do"] == "store" for s in json.load(open(p))["steps"])), None)
