@@ -45,13 +45,13 @@ static void set_oom_score(int score)
     close(fd);
 }
 
-/* Well behind who answers requests, but not behind everybody: a machine that others keep busy must not starve a job
- * of the time it was promised. SCHED_BATCH: whoever wakes up need not wait for the rest of a long time slice. Either is
- * a wish: without it the work is the same. */
+/* SCHED_IDLE besides the lowest priority: who wakes up beside a merely nice process may wait for the rest of its time
+ * slice, several times from a request to its answer. A service or a session has its share of the machine as a whole, so
+ * that this decides only among its own processes. Either is a wish: without it the work is the same. */
 static void give_way(void)
 {
-    setpriority(PRIO_PROCESS, 0, 10);
-    sched_setscheduler(0, SCHED_BATCH, &(struct sched_param){0});
+    setpriority(PRIO_PROCESS, 0, 19);
+    sched_setscheduler(0, SCHED_IDLE, &(struct sched_param){0});
 }
 
 bool mg_child_settle(const struct mg_child_limits *limits, long parent)
