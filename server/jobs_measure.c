@@ -85,16 +85,24 @@ static void take_job(mg_jobs *jobs, const struct mg_store_result *result)
         mg_jobs_take(jobs, result);
 }
 
+/* False: there is no wish to answer with, and the call has failed. */
+static bool begin_answer(struct mg_call *call, const struct mg_store_result *result, struct mg_writer *w)
+{
+    if (result->code != MG_STORE_OK || result->n_measured == 0) {
+        fail(call, result);
+        return false;
+    }
+    take_job(call->jobs, result);
+    mg_writer_init(w);
+    return true;
+}
+
 static void on_one(void *ctx, const struct mg_store_result *result)
 {
     struct mg_call *call = ctx;
     struct mg_writer w;
-    if (result->code != MG_STORE_OK || result->n_measured == 0) {
-        fail(call, result);
+    if (!begin_answer(call, result, &w))
         return;
-    }
-    take_job(call->jobs, result);
-    mg_writer_init(&w);
     mg_measured_write(&w, &result->measured[0]);
     finish(call, &w);
 }
@@ -104,12 +112,8 @@ static void on_wanted(void *ctx, const struct mg_store_result *result)
 {
     struct mg_call *call = ctx;
     struct mg_writer w;
-    if (result->code != MG_STORE_OK || result->n_measured == 0) {
-        fail(call, result);
+    if (!begin_answer(call, result, &w))
         return;
-    }
-    take_job(call->jobs, result);
-    mg_writer_init(&w);
     mg_write_begin_object(&w);
     write_members(&w, &result->measured[0]);
     mg_write_member_int(&w, "agents", result->count);

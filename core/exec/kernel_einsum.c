@@ -14,16 +14,6 @@ struct letters {
     uint32_t count;
 };
 
-/* A letter's distance between elements in a dense tensor: 0 where it is broadcast, added up where it stands twice. */
-static int64_t stride_of(const char *letters, const struct mg_shape *shape, char letter)
-{
-    int64_t stride[MG_MAX_RANK], sum = 0;
-    mg_shape_strides(shape, stride);
-    for (uint32_t d = 0; d < shape->rank; d++)
-        sum += letters[d] == letter && shape->dim[d] != 1 ? stride[d] : 0;
-    return sum;
-}
-
 static void letters_init(struct letters *l, const struct mg_kernel *k, const struct mg_einsum *e)
 {
     int64_t size[MG_EINSUM_LETTERS];
@@ -34,8 +24,8 @@ static void letters_init(struct letters *l, const struct mg_kernel *k, const str
             continue;
         l->size[l->count] = size[mg_einsum_index(c)];
         for (uint32_t i = 0; i < e->operands; i++)
-            l->stride[i][l->count] = stride_of(e->letters[i], &k->op->in_shape[i], c);
-        l->stride[e->operands][l->count] = stride_of(MG_EINSUM_RESULT(e), &k->op->out_shape[0], c);
+            l->stride[i][l->count] = mg_einsum_stride(e->letters[i], &k->op->in_shape[i], c);
+        l->stride[e->operands][l->count] = mg_einsum_stride(MG_EINSUM_RESULT(e), &k->op->out_shape[0], c);
         l->count++;
     }
 }

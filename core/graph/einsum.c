@@ -165,6 +165,15 @@ enum mg_code mg_shape_einsum(struct mg_infer *t)
     return MG_OK;
 }
 
+int64_t mg_einsum_stride(const char *letters, const struct mg_shape *shape, char letter)
+{
+    int64_t stride[MG_MAX_RANK], sum = 0;
+    mg_shape_strides(shape, stride);
+    for (uint32_t d = 0; d < shape->rank; d++)
+        sum += letters[d] == letter && shape->dim[d] != 1 ? stride[d] : 0;
+    return sum;
+}
+
 /* ---- axes: one for each letter, a sum where the result lacks it; not where an operand has it twice ---- */
 
 void mg_axes_einsum(struct mg_axes *t)

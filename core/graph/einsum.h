@@ -20,5 +20,8 @@ int mg_einsum_at(const char *letters, char letter);
  * broadcast. False where sizes disagree. */
 bool mg_einsum_sizes(const struct mg_einsum *e, const struct mg_shape *in, int64_t size[MG_EINSUM_LETTERS]);
 uint32_t mg_einsum_index(char letter);
+/* A letter's distance, in elements, in a dense operand or result of this shape: 0 where it is broadcast, added up where
+ * it stands twice. */
+int64_t mg_einsum_stride(const char *letters, const struct mg_shape *shape, char letter);
 
 #endif

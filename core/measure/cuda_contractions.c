@@ -10,16 +10,6 @@
 
 /* ---- einsum ---- */
 
-/* A letter's step in a dense operand: 0 where it is broadcast, added up where it stands twice. */
-static int64_t step_of(const char *letters, const struct mg_shape *shape, char letter)
-{
-    int64_t stride[MG_MAX_RANK], sum = 0;
-    mg_shape_strides(shape, stride);
-    for (uint32_t d = 0; d < shape->rank; d++)
-        sum += letters[d] == letter && shape->dim[d] != 1 ? stride[d] : 0;
-    return sum;
-}
-
 /* The letters that are summed over, as a shape; false: too many. */
 static bool summed_letters(const struct mg_einsum *e, const int64_t *size, char *letters, struct mg_shape *shape)
 {
@@ -41,7 +31,7 @@ static void define_steps(struct family *f, const struct mg_einsum *e, uint32_t i
     int64_t strides[MG_MAX_RANK];
     char name[24];
     for (uint32_t d = 0; d < shape->rank; d++)
-        strides[d] = step_of(e->letters[i], &f->p->op.in_shape[i], letters[d]);
+        strides[d] = mg_einsum_stride(e->letters[i], &f->p->op.in_shape[i], letters[d]);
     snprintf(name, sizeof name, "%s_%u", side, i);
     mg_cuda_define_walk(f, name, shape, strides, (1u << shape->rank) - 1);
 }
