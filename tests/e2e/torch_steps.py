@@ -212,6 +212,31 @@ def check_gains_nothing(t, script):
     t.check("what becomes of unknown calls is told", re.search("run as they are: .*a guess: .*erfinv", run.stdout), run.stdout)
 
 
+ODD = """
+import sys, torch
+def add():
+    return torch.ones(2) + 1
+def nothing():
+    return 3
+async def later():
+    return torch.ones(2) + 1
+number = 5
+if "leave" in sys.argv[-1]:
+    sys.exit(0)
+"""
+
+
+def check_odd_scripts(t, script):
+    odd, folder = os.path.join(TMP, "odd.py"), os.path.join(TMP, "nobody", "step.json")
+    open(odd, "w").write(ODD)
+    for what, words in (([":nothing"], "computes nothing"), ([":later"], "no function 'later'"), ([":number"], "no function"),
+                        ([":add", "-o", folder], "cannot write " + folder), ([":add", "-o", "leave"], "ends the program"),
+                        ([":add", "--seconds", "0"], "more than 0 seconds")):
+        run = subprocess.run([sys.executable, script, odd + what[0]] + what[1:], capture_output=True, text=True, cwd=TMP)
+        t.check("odd: " + " ".join(what[:2]), run.returncode == 2 and words in run.stderr and "Traceback" not in run.stderr,
+                run.stderr)
+
+
 def test_fits(t):
     daemon = Daemon()
     try:
@@ -248,6 +273,7 @@ def test_fits(t):
         t.check("the help tells what 3 means", "3 with --fits" in " ".join(told.split()), told)
         run = subprocess.run([sys.executable, script, train + ":nobody"], capture_output=True, text=True)
         t.check("no such step", run.returncode == 2 and "no function" in run.stderr, run.stderr)
+        check_odd_scripts(t, script)
         without = os.path.join(TMP, "without.py")
         open(without, "w").write(TRAIN[:TRAIN.index("def example_inputs")])
         run = subprocess.run([sys.executable, script, without + ":step"], capture_output=True, text=True)

@@ -301,7 +301,8 @@ class _State:
     def settings(self):
         """What optimizers that step compute with beside tensors: learning rates and the like, numbers in a trace."""
         return [[{key: float(value) if isinstance(value, torch.Tensor) else value for key, value in group.items()
-                  if key != "params"} for group in optimizer.param_groups] for name, optimizer in self.optimizers if name in self.stepped]
+                  if key != "params"} for group in optimizer.param_groups]
+                for name, optimizer in self.optimizers if name in self.stepped]
 
     @contextlib.contextmanager
     def _noting_steps(self):
@@ -781,6 +782,22 @@ def _bytes(text):
     return int(float(number[:len(number) - len(unit)]) * units[unit])
 
 
+def _seconds(text):
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError("more than 0 seconds")
+    return value
+
+
+def _write(path, document):
+    text = json.dumps(document, separators=(",", ":")).encode()
+    try:
+        with open(path, "wb") as file:
+            file.write(gzip.compress(text) if path.endswith(".gz") else text)
+    except OSError as error:
+        raise CaptureError("cannot write %s: %s" % (path, error.strerror)) from error
+
+
 def _shown(size):
     return "%.2f GB" % (size / 1e9) if size >= 1e9 else "%.0f MB" % (size / 1e6)
 
@@ -914,7 +931,8 @@ def _advise(step, args, captured, server, options):
 def _advise_room(captured, server, options, estimate):
     """It fits; what a plan would free, for a larger batch or model."""
     size = estimate["original"]["arena_bytes"] + estimate["reserve_bytes"]
-    print("\nIt fits %s as it is, and leaves %s: nothing has to be done." % (_shown(options.fits), _shown(options.fits - size)))
+    print("\nIt fits %s as it is, and leaves %s: nothing has to be done." % (
+        _shown(options.fits), _shown(options.fits - size)))
     print("\nWhat gives more room, for a larger batch or model, at 10 % more time at most:")
     try:
         point, plan, job = server.plan(captured.dump, options.device, {"latency_ratio": 1.10}, options.seconds)
@@ -935,7 +953,8 @@ def _advise_remedies(step, args, captured, server, options, estimate):
         print("\nContext and libraries alone take %s: nothing done to the step makes it fit %s. Exit status 3." % (
             _shown(estimate["reserve_bytes"]), _shown(options.fits)))
         return 3
-    print("\nIt does not fit %s: %s too much. Remedies, least effort first:" % (_shown(options.fits), _shown(size - options.fits)))
+    print("\nIt does not fit %s: %s too much. Remedies, least effort first:" % (
+        _shown(options.fits), _shown(size - options.fits)))
     sizes = [remedy(step, args, captured, server, options, estimate)
              for remedy in (_advise_microbatch, _advise_checkpoint, _advise_plan)]
     least = min(found for found in sizes + [size] if found)
@@ -1038,8 +1057,7 @@ def _show_plan(number, point, plan, job, server, options, estimate):
         number, ", ".join(point["techniques"]) or "as it is", _shown(point["host_bytes"]), _shown(size),
         point["latency_s"] / estimate["original"]["latency_s"], _verdict(size, options)))
     if size <= options.fits:
-        with open(options.plan, "w") as file:
-            json.dump(plan, file)
+        _write(options.plan, plan)
         print("     It lies in %s; magis_apply.py is at %s/clients/magis_apply.py. To apply it:" % (options.plan, server.url))
         print("       import magis_apply")
         print("       step = magis_apply.load(%s)(step)" % json.dumps(options.plan))
@@ -1064,10 +1082,14 @@ def _load(target):
         raise CaptureError("there is no file %s" % path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    if not hasattr(module, name):
-        raise CaptureError("%s has no function '%s'" % (path, name))
-    step, inputs = getattr(module, name), getattr(module, "example_inputs", ())
+    try:
+        spec.loader.exec_module(module)
+    except SystemExit as error:
+        raise CaptureError("%s ends the program while it is loaded: let it do that, and its training, under "
+                           "if __name__ == \"__main__\"" % path) from error
+    step, inputs = getattr(module, name, None), getattr(module, "example_inputs", ())
+    if not callable(step) or inspect.iscoroutinefunction(step) or inspect.isgeneratorfunction(step):
+        raise CaptureError("%s has no function '%s' that does a step when it is called" % (path, name))
     inputs = inputs() if callable(inputs) else inputs
     inputs = tuple(inputs) if isinstance(inputs, (list, tuple)) else (inputs,)
     try:
@@ -1076,12 +1098,6 @@ def _load(target):
         raise CaptureError("%s() does not take what example_inputs gives (%s): let a function example_inputs() in %s return "
                            "its arguments as a tuple" % (name, error, path)) from error
     return step, inputs
-
-
-def _write(path, dump):
-    text = json.dumps(dump, separators=(",", ":")).encode()
-    with open(path, "wb") as file:
-        file.write(gzip.compress(text) if path.endswith(".gz") else text)
 
 
 def main(arguments=None):
@@ -1095,12 +1111,14 @@ def main(arguments=None):
     parser.add_argument("--url", default=os.environ.get("MAGISD_URL", URL), help="magisd's address (%(default)s)")
     parser.add_argument("--token", default=os.environ.get("MAGISD_TOKEN"), help="where the server wants one")
     parser.add_argument("--device", default="rtx3090", help="device profile (%(default)s)")
-    parser.add_argument("--seconds", type=float, default=30, help="search time (%(default)s)")
+    parser.add_argument("--seconds", type=_seconds, default=30, help="search time (%(default)s)")
     parser.add_argument("--plan", default="plan.json", metavar="FILE", help="where the plan goes (%(default)s)")
     options = parser.parse_args(arguments)
     try:
         step, args = _load(options.step)
         captured = capture(step, *args, name=os.path.splitext(os.path.basename(options.step.rpartition(":")[0]))[0])
+        if not any(node["op"] not in ("placeholder", "constant") for node in captured.dump["nodes"]):
+            raise CaptureError("the step computes nothing with tensors")
         print("captured %d calls, digest %s" % (len(captured.dump["nodes"]), captured.digest[:16]))
         if options.output:
             _write(options.output, captured.dump)
