@@ -46,8 +46,9 @@ static void set_oom_score(int score)
 }
 
 /* SCHED_IDLE besides the lowest priority: who wakes up beside a merely nice process may wait for the rest of its time
- * slice, several times from a request to its answer. A service or a session has its share of the machine as a whole, so
- * that this decides only among its own processes. Either is a wish: without it the work is the same. */
+ * slice, several times from a request to its answer. Where the kernel shares the machine between services or sessions
+ * (cgroups, autogroups) this decides only among the daemon's own processes. Either is a wish: without it the work is
+ * the same. */
 static void give_way(void)
 {
     setpriority(PRIO_PROCESS, 0, 19);
@@ -59,6 +60,9 @@ bool mg_child_settle(const struct mg_child_limits *limits, long parent)
     /* The order matters: a parent that died before the first line is noticed by the second. */
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != (pid_t)parent)
         return false;
+    /* A terminal tells the whole group; when a child ends is for the daemon to say. */
+    signal(SIGINT, SIG_IGN);
+    signal(SIGHUP, SIG_IGN);
     set_oom_score(limits->oom_score);
     if (limits->background)
         give_way();

@@ -13,8 +13,8 @@ struct mg_child_limits {
     int oom_score;         /* more is killed sooner */
 };
 
-/* Dies with its parent, takes the limits, gives up new privileges and core dumps. False: the parent
- * has gone already (it was `parent`), or a limit could not be set. */
+/* Dies with its parent and not by a terminal's signals, takes the limits, gives up new privileges and core dumps.
+ * False: the parent has gone already (it was `parent`), or a limit could not be set. */
 bool mg_child_settle(const struct mg_child_limits *limits, long parent);
 /* The whole of a descriptor, mapped read-only; NULL with *size 0 if it is empty. */
 const void *mg_child_map(int fd, size_t *size);

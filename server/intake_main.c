@@ -1,6 +1,7 @@
 /* magisd intake (internal): answers questions on the socketpair at descriptor 3, one at a time, each
  * under its own limit of processor time and with an arena of its own. */
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -590,6 +591,7 @@ int mg_cmd_intake(int argc, char **argv)
                         .cpu_seconds = (unsigned)strtoul(argv[3], NULL, 10),
                         .device_dir = *argv[4] ? argv[4] : NULL};
     const struct mg_child_limits limits = {.memory_bytes = s.memory_bytes, .file_bytes = 1u << 30, .oom_score = 500};
+    signal(SIGTERM, SIG_IGN); /* it goes when the daemon does */
     if (!mg_child_settle(&limits, strtol(argv[1], NULL, 10)))
         return MG_EXIT_FAILED;
     for (;;) {

@@ -338,16 +338,17 @@ void mg_edit_undo(const struct mg_problem *p, const struct mg_list *list, uint8_
                   struct mg_list *out)
 {
     struct mg_arena_mark mark = mg_arena_mark(scratch);
-    uint32_t *last_free = MG_NEW_ARRAY(scratch, uint32_t, p->value_count);
+    uint32_t *free_before = MG_NEW_ARRAY(scratch, uint32_t, p->value_count); /* its step + 1; 0: none of this load */
     uint32_t *kept = MG_NEW_ARRAY(scratch, uint32_t, p->value_count);
     for (uint32_t i = 0; i < list->count; i++) {
         uint32_t root = mg_word_index(list->word[i]);
         if (mg_word_kind(list->word[i]) == MG_WORD_FREE) {
-            last_free[root] = i;
+            free_before[root] = i + 1;
         } else if (mg_word_kind(list->word[i]) == MG_WORD_LOAD) {
             kept[root] += !undo[i];
-            if (undo[i])
-                undo[last_free[root]] = 1;
+            if (undo[i] && free_before[root])
+                undo[free_before[root] - 1] = 1;
+            free_before[root] = 0;
         }
     }
     out->count = 0;

@@ -348,7 +348,28 @@ def test_validating(t):
     t.equal("stops cleanly", daemon.close(), 0)
 
 
+def test_interrupt_from_a_terminal(t):
+    """Ctrl-C and a service manager tell every process of the group, not the daemon alone."""
+    daemon = Daemon("--workers", "1")
+    job_id = daemon.post("/optimize", job_body(60)).json["id"]
+    for _ in range(3):
+        until(lambda: job(daemon, job_id)["state"] == "running" and job(daemon, job_id)["progress"]["evaluations"] > 0)
+        for pid in children(daemon, "worker") + children(daemon, "intake"):
+            os.kill(pid, signal.SIGINT)
+        for pid in children(daemon, "intake"):
+            os.kill(pid, signal.SIGTERM)
+        t.equal("stops cleanly", daemon.stop(signal.SIGINT), 0)
+        t.equal("nobody died of it", [line["event"] for line in daemon.log_lines()
+                                      if re.search("-died|-killed", line["event"])], [])
+        daemon.start()
+    until(lambda: job(daemon, job_id)["state"] == "running")
+    t.equal("the job goes on each time", job(daemon, job_id)["state"], "running")
+    daemon.post("/jobs/%s/cancel" % job_id)
+    t.equal("stops cleanly", daemon.close(), 0)
+
+
 tests = Tests()
 tests.run(test_worker_killed, test_resumes_from_its_plans, test_worker_killed_twice, test_evaluations_start_over,
-          test_deaths_stop_claiming, test_intake_killed, test_daemon_killed, test_drain, test_validating)
+          test_deaths_stop_claiming, test_intake_killed, test_daemon_killed, test_drain, test_validating,
+          test_interrupt_from_a_terminal)
 tests.end()

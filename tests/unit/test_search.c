@@ -96,6 +96,51 @@ Test(search, figure_7_mutates_to_the_next_divisor)
     cr_assert_eq(mg_parts_next(12, 12, true), 12u);
 }
 
+/* ---- taking copies back ---- */
+
+struct undo_case {
+    mg_word before[6];
+    uint32_t count, undone; /* steps, and the step to take back */
+    mg_word after[6];
+    uint32_t left;
+};
+
+enum { ROOT = 2 };
+#define STORED MG_WORD(MG_WORD_STORE, ROOT)
+#define FREED MG_WORD(MG_WORD_FREE, ROOT)
+#define LOADED MG_WORD(MG_WORD_LOAD, ROOT)
+#define BEGUN MG_WORD(MG_WORD_BEGIN, 0)
+#define ENDED MG_WORD(MG_WORD_END, 0)
+
+static const struct undo_case undo_cases[] = {
+    {{BEGUN, 0, STORED, 1, LOADED, ENDED}, 6, 4, {BEGUN, 0, 1, ENDED}, 4},
+    {{BEGUN, STORED, FREED, LOADED, LOADED, ENDED}, 6, 4, {BEGUN, STORED, FREED, LOADED, ENDED}, 5},
+    {{BEGUN, STORED, FREED, LOADED, LOADED, ENDED}, 6, 3, {BEGUN, STORED, LOADED, ENDED}, 4},
+    {{BEGUN, STORED, FREED, LOADED, ENDED}, 5, 3, {BEGUN, ENDED}, 2},
+};
+
+static void undo_one(const struct undo_case *c)
+{
+    struct mg_arena scratch;
+    struct mg_problem p = {.value_count = ROOT + 1};
+    uint8_t undo[6] = {0};
+    mg_word words[6], result[6];
+    struct mg_list list = {.word = words, .count = c->count, .capacity = 6}, out = {.word = result, .capacity = 6};
+    mg_arena_init(&scratch, SIZE_MAX);
+    memcpy(words, c->before, sizeof words);
+    undo[c->undone] = 1;
+    mg_edit_undo(&p, &list, undo, &scratch, &out);
+    cr_expect_eq(out.count, c->left);
+    cr_expect_arr_eq(result, c->after, c->left * sizeof *result);
+    mg_arena_release(&scratch);
+}
+
+Test(search, undoing_a_load_takes_only_what_is_its_own)
+{
+    for (size_t i = 0; i < sizeof undo_cases / sizeof *undo_cases; i++)
+        undo_one(&undo_cases[i]);
+}
+
 /* ---- networks ---- */
 
 struct bench {
