@@ -201,6 +201,21 @@ def test_surroundings(t):
         t.check(name + ": the same by plan", all(torch.allclose(got[key], want[key], atol=1e-6) for key in want))
 
 
+def test_two_names(t):
+    """An optimizer that is reached under two names steps once."""
+    training = Training(OPTIMIZERS["momentum"])
+    trainer = {"optimizer": training.optimizer}
+
+    def step(x, y):
+        return trainer and training.step(x, y)
+    captured = magis_capture.capture(step, *DATA, name="step")
+    t.equal("listed once", len(captured.state.optimizers), 1)
+    want = training.run(training.step)
+    got = training.run(magis_apply.load(plans_of(captured.dump)[1][0])(step))
+    t.check("the same under two names", all(torch.allclose(got[key], want[key], atol=1e-6) for key in want))
+
+
 tests = Tests()
-tests.run(test_optimizers, test_refusals, test_schedulers, test_clipped_gradients, test_surroundings)
+tests.run(test_optimizers, test_refusals, test_schedulers, test_clipped_gradients, test_surroundings,
+          test_two_names)
 tests.end()

@@ -1,5 +1,6 @@
 """PyTorch steps captured live, planned, and run by their plans: the same loss and gradients. Left out, loudly, where
 there is no PyTorch (make deps-torch)."""
+import functools
 import os
 import re
 import subprocess
@@ -117,6 +118,53 @@ def test_read_by_modules(t):
     inputs = [node["path"] for node in captured.dump["nodes"] if node.get("kind") == "input"]
     t.equal("what modules read by name is an input", sorted(inputs), ["MASK", "SHIFTS.up", "input.0", "input.1"])
     t.check("and stands where it stood", MASK is held[0] and SHIFTS["up"] is held[1])
+
+
+class Strange:
+    """Answers no question about itself."""
+    __slots__ = ()
+
+    def __getattr__(self, name):
+        raise RuntimeError("no " + name)
+
+    def __call__(self, x):
+        return x * 2
+
+
+STRANGE = Strange()
+
+
+def written(text):
+    """A function that says no module of its own, as those made of text do."""
+    made = {"STRANGE": STRANGE, "SHIFTS": SHIFTS, "__name__": None}
+    exec(text, made)
+    return made["forward"]
+
+
+class Written(nn.Linear):
+    forward = written("def forward(self, x):\n    return STRANGE(x @ self.weight.t()) + self.shifted(1)")
+
+    @property
+    def shifted(self):
+        return lambda factor: self.bias * factor
+
+
+class Nameless(nn.Linear):
+    """Its module is no word, and its forward function says that it wraps what is no function."""
+    __module__ = None
+
+    def forward(self, x):
+        return F.linear(x, self.weight, self.bias)
+    forward.__wrapped__ = functools.partial(forward)
+
+
+def test_odd_objects(t):
+    model, x, y = nn.Sequential(Written(6, 64), Nameless(64, 5)), torch.randn(16, 6), torch.randint(5, (16,))
+    step = step_of(model)
+    captured = magis_capture.capture(step, x, y)
+    compare(t, "odd objects", model, (x, y), step, captured, plans_of(captured.dump)[1][0])
+    captured = magis_capture.capture(STRANGE, x)
+    t.equal("a step that is an odd object", [node["op"] for node in captured.dump["nodes"]], ["placeholder", "aten.mul.Tensor"])
 
 
 def test_smoothed_labels(t):
@@ -284,5 +332,5 @@ def test_fits(t):
 
 tests = Tests()
 tests.run(test_modules, test_residual, test_transformer, test_optimizer, test_attention, test_read_by_modules,
-          test_smoothed_labels, test_refusals, test_fits)
+          test_odd_objects, test_smoothed_labels, test_refusals, test_fits)
 tests.end()

@@ -133,6 +133,26 @@ def _begin(optimizer):
                 optimizer.state[tensor].update(make(tensor.detach()))
 
 
+def _read(thing, name):
+    """An attribute; None where there is none, and of objects that answer with an error."""
+    try:
+        return getattr(thing, name, None)
+    except Exception:
+        return None
+
+
+def _is_torch(thing):
+    """Is the class or function torch's own? Some say no module, or none in words."""
+    module = _read(thing, "__module__")
+    return isinstance(module, str) and module.split(".")[0] == "torch"
+
+
+def _unwrapped(function):
+    """What a decorator was put around, where that is a function."""
+    inside = _read(function, "__wrapped__")
+    return inside if isinstance(inside, types.FunctionType) else function
+
+
 def _names_in(code):
     names = set(code.co_names) | set(code.co_freevars)
     for constant in code.co_consts:
@@ -176,10 +196,10 @@ def _surroundings(function, seen=None):
     if isinstance(function, types.MethodType):
         yield "self", {"self": function.__self__}, "self"
         function = function.__func__
-    function = getattr(function, "__wrapped__", function)
-    code = getattr(function, "__code__", None)
-    if code is None or code in seen:
+    function = _unwrapped(function)
+    if not isinstance(function, types.FunctionType) or function.__code__ in seen:
         return
+    code = function.__code__
     seen.add(code)
     found = {}
     for name, cell in zip(code.co_freevars, function.__closure__ or ()):
@@ -200,11 +220,11 @@ def _surroundings(function, seen=None):
 def _forwards(module, seen):
     """The same for the forward functions of modules whose classes are not torch's own, and the methods that those name."""
     for kind in dict.fromkeys(type(part) for part in module.modules()):
-        names = ["forward"] if kind.__module__.split(".")[0] != "torch" else []
+        names = [] if _is_torch(kind) else ["forward"]
         for name in names:  # grows
-            method = getattr(kind, name, None)
-            if isinstance(method, types.FunctionType) and method.__module__.split(".")[0] != "torch":
-                method = getattr(method, "__wrapped__", method)
+            method = _read(kind, name)
+            if isinstance(method, types.FunctionType) and not _is_torch(method):
+                method = _unwrapped(method)
                 yield from _surroundings(method, seen)
                 names += sorted(_names_in(method.__code__) - set(names))
 
@@ -231,7 +251,8 @@ class _State:
                     self._add_module(name, thing)
                     todo += _forwards(thing, seen)
                 elif isinstance(thing, torch.optim.Optimizer):
-                    self.optimizers.append((name, thing))
+                    if all(thing is not other for _, other in self.optimizers):
+                        self.optimizers.append((name, thing))
                 elif isinstance(thing, torch.Tensor):
                     tensors.append((name, thing, table, key))
         for name, optimizer in self.optimizers:
@@ -255,7 +276,8 @@ class _State:
             return [("%s.%d" % (name, i), thing, i) for i in range(len(thing))]
         if isinstance(thing, dict) and len(thing) < 64:
             return [("%s.%s" % (name, part), thing, part) for part in thing]
-        plain = type(thing).__module__.split(".")[0] not in ("torch", "builtins") and hasattr(thing, "__dict__")
+        plain = not _is_torch(type(thing)) and type(thing).__module__ != "builtins"
+        plain = plain and isinstance(_read(thing, "__dict__"), dict)
         if plain and not isinstance(thing, (torch.nn.Module, torch.optim.Optimizer, type, types.ModuleType)):
             return [("%s.%s" % (name, part), vars(thing), part) for part in vars(thing)]
         return [(name, table, key)]
@@ -608,7 +630,7 @@ def capture(step, *args, name=None):
             tensor.grad = grad
     out = Capture(state, module, stamps, (result["spec"], result["leaves"]))
     out.gradients, out.settings, out.counts = result["gradients"], state.settings(), result["steps"]
-    out.dump = _dump(out, name or getattr(step, "__name__", "step"))
+    out.dump = _dump(out, name or _read(step, "__name__") or "step")
     return out
 
 
