@@ -615,8 +615,10 @@ def op_clip(x, *, min, max):
 
 
 def held_as(value, dtype):
-    """A number as that type can hold it: what is beyond its range is infinite."""
-    if not dtype.is_floating_point or abs(value) <= torch.finfo(dtype).max:
+    """As that type holds it: what is beyond its range, or the largest number of all, stands for infinity in a plan."""
+    if not dtype.is_floating_point:
+        return value
+    if abs(value) <= torch.finfo(dtype).max and abs(value) < torch.finfo(torch.float64).max:
         return value
     return float("inf") if value > 0 else -float("inf")
 
@@ -1271,7 +1273,7 @@ def op_concat(*parts, axis):
 
 def op_pad(x, *, pads, mode, value):
     if mode == "constant":
-        return padded(x, pads, value) if any(pads) else x.clone()
+        return padded(x, pads, held_as(value, x.dtype)) if any(pads) else x.clone()
     half = len(pads) // 2
     for d in range(half):
         size = x.shape[d]

@@ -1,6 +1,7 @@
 """Each operator's PyTorch function gives the numbers of its reference kernel; and plans with regions of every form, as
 modules, those of their network. Left out, loudly, where there is no PyTorch (make deps-torch)."""
 import json
+import math
 import os
 import re
 import subprocess
@@ -14,6 +15,7 @@ import libtorch
 from export_torch import CASES, compare, networks, run, settings
 from libe2e import MAGISD, Tests
 
+LARGEST = sys.float_info.max
 HOME = tempfile.mkdtemp(prefix="magisd-operators-", dir=os.environ.get("MAGIS_TMP"))
 TOOLS = os.path.join(os.environ.get("BUILD", os.path.dirname(MAGISD)), "tools")
 LIBRARY = os.path.join(libsteps.HERE, "..", "..", "core", "export", "torch_ops.py")
@@ -62,6 +64,20 @@ def test_operators(t):
     t.equal("functions without a sample", sorted(written - seen), [])
 
 
+def test_infinite_numbers(t):
+    """What a plan says for infinity is infinity in every type, and the largest number of a narrow type is a number."""
+    library = {"torch": torch, "F": torch.nn.functional, "DTYPE": libtorch.dtypes(torch)}
+    exec(open(LIBRARY).read(), library)
+    for name, dtype in (("f16", torch.float16), ("bf16", torch.bfloat16), ("f32", torch.float32), ("f64", torch.float64)):
+        x, most = torch.ones(1, dtype=dtype), torch.finfo(dtype).max
+        for value, want in ((LARGEST, math.inf), (-LARGEST, -math.inf), (2.5, 2.5), (most, math.inf if most == LARGEST else most)):
+            padded = library["op_pad"](x, pads=[1, 1], mode="constant", value=value)
+            t.equal("%s: pad by %r" % (name, value), padded.tolist(), [want, 1, want])
+            filled = library["op_fill"](shape=(1,), to=name, value=value, device="cpu")
+            t.equal("%s: fill with %r" % (name, value), filled.tolist(), [want])
+        t.equal(name + ": no limit", library["limits_between"](x, -LARGEST, LARGEST), (-math.inf, math.inf))
+
+
 def test_regions(t):
     """Slices, joins, sums and nested regions, of all forms that the model of plans allows."""
     known, seen = networks(), set()
@@ -91,5 +107,5 @@ def test_regions(t):
 
 if __name__ == "__main__":
     tests = Tests()
-    tests.run(test_operators, test_regions)
+    tests.run(test_operators, test_infinite_numbers, test_regions)
     tests.end()
