@@ -143,8 +143,8 @@ static bool has_lines(const struct advice *a, const struct row *row)
 static bool is_covered(const struct advice *a, const struct row *row)
 {
     for (size_t i = 0; i < a->row_count; i++)
-        if (&a->rows[i] != row && a->rows[i].fate == RECOMPUTE && has_lines(a, &a->rows[i]) &&
-            is_within(row->name, a->rows[i].name))
+        if (&a->rows[i] != row && a->rows[i].fate == RECOMPUTE && is_within(row->name, a->rows[i].name) &&
+            has_lines(a, &a->rows[i])) /* looks at all rows, and few are around this one */
             return true;
     return false;
 }
