@@ -170,7 +170,7 @@ uint32_t mg_restore_starts(struct mg_searcher *s, struct mg_list *list)
         if (!mg_restore(s, s->options->starts[i], &scheme, list))
             continue;
         struct mg_cost cost = mg_evaluate(&s->evaluator, scheme, list);
-        mg_archive_offer(&s->archive, &s->pool, scheme, list, cost);
+        s->unshown += mg_archive_offer(&s->archive, &s->pool, scheme, list, cost);
         s->evaluations++;
         restored++;
     }

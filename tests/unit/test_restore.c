@@ -2,6 +2,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
+#include "search/restore.h"
 #include "search/search.h"
 #include "zoo/zoo.h"
 
@@ -100,6 +101,58 @@ Test(restore, plans_of_a_convolutional_network, .timeout = 100)
     struct mg_arena arena;
     mg_arena_init(&arena, SIZE_MAX);
     go_on(network("unet", options, 3, &arena), 3000, &arena);
+    mg_arena_release(&arena);
+}
+
+struct resumed {
+    struct mg_searcher s;
+    const struct mg_graph *g;
+    struct mg_arena scratch;
+};
+
+static enum mg_code restore_twice(void *context, struct mg_error *err)
+{
+    struct resumed *r = context;
+    cr_assert_eq(mg_searcher_init(&r->s, r->g, err), MG_OK);
+    struct mg_list list = mg_list_new(r->s.arena, r->s.pool.capacity);
+    for (int times = 0; times < 2; times++) {
+        cr_assert_eq(mg_restore_starts(&r->s, &list), r->s.options->start_count);
+        cr_assert_eq(r->s.unshown, r->s.archive.count, "%u of %u", r->s.unshown, r->s.archive.count);
+    }
+    return MG_OK;
+}
+
+static enum mg_code restore_with_scratch(void *context, struct mg_error *err)
+{
+    return mg_arena_guard(((struct resumed *)context)->s.scratch, restore_twice, context, err);
+}
+
+Test(restore, what_came_into_the_archive_is_still_to_be_shown, .timeout = 100)
+{
+    static const struct mg_zoo_option options[] = {{"layers", "2"}};
+    struct mg_arena arena;
+    struct mg_error err;
+    struct mg_search_result first;
+    struct mg_search_options settings = {
+        .device = mg_device_builtin("rtx3090"), .max_evaluations = 400, .seed = 1, .techniques = MG_TECHNIQUE_ALL};
+    mg_arena_init(&arena, SIZE_MAX);
+    struct resumed r = {.g = network("bert-tiny", options, 1, &arena)};
+    cr_assert_eq(mg_search(r.g, &settings, &quiet, &arena, &first, &err), MG_OK, "%s", err.message);
+    cr_assert_gt(first.front_count, 1u);
+    const struct mg_plan *starts[64];
+    for (uint32_t i = 0; i < first.front_count; i++)
+        starts[i] = first.front[i].plan;
+    settings.starts = starts;
+    settings.start_count = first.front_count;
+    mg_arena_init(&r.scratch, SIZE_MAX);
+    r.s.options = &settings;
+    r.s.observer = &quiet;
+    r.s.arena = &arena;
+    r.s.scratch = &r.scratch;
+    r.s.memo.arena = &arena;
+    cr_assert_eq(mg_arena_guard(&arena, restore_with_scratch, &r, &err), MG_OK, "%s", err.message);
+    mg_searcher_release(&r.s);
+    mg_arena_release(&r.scratch);
     mg_arena_release(&arena);
 }
 
