@@ -24,8 +24,8 @@ static void profiles_for(const json_t *devices, const char *device, char *names,
     {
         json_array_foreach(json_object_get(json_object_get(entry, "profile"), "gpu_names"), k, name)
         {
-            const char *profile = json_string_value(json_object_get(entry, "name"));
-            if (!profile || strcmp(json_string_value(name), device) != 0 || used + strlen(profile) + 3 > room)
+            const char *profile = json_string_value(json_object_get(entry, "name")), *gpu = json_string_value(name);
+            if (!profile || !gpu || strcmp(gpu, device) != 0 || used + strlen(profile) + 3 > room)
                 continue;
             used += (size_t)snprintf(names + used, room - used, "%s%s", used ? ", " : "", profile);
             break;

@@ -135,6 +135,8 @@ static bool write_missing_of(const struct timings *t, FILE *out, const char *dev
             continue;
         json_array_foreach(json_object_get(json_object_get(entry, "profile"), "gpu_names"), k, name)
         {
+            if (!json_is_string(name))
+                continue;
             profile = true;
             good = good && write_missing(t, out, "model", json_string_value(name));
         }

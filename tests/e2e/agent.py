@@ -1,5 +1,6 @@
 """Agents: several share the work, lose nothing when they or the daemon are killed; the command line of the cache."""
 import contextlib
+import http.server
 import json
 import os
 import shutil
@@ -145,10 +146,41 @@ def test_command_line(t):
     t.check("stats", "model:rtx3090" in timings("stats").stdout)
     want = timings("missing")
     t.check("missing", want.returncode == 0 and all("signature" in json.loads(x) for x in want.stdout.splitlines()), want)
-    t.equal("missing of another device", timings("missing", "--device", "nothing & such").stdout, "")
+    other = timings("missing", "--device", "nothing & such")
+    t.check("missing of another device", other.returncode == 0 and other.stdout == "", other)
     t.equal("usage", timings("sing").returncode, 2)
     other = subprocess.run([MAGISD, "timings", "list", "--server", "http://127.0.0.1:1"], capture_output=True, text=True)
     t.check("nobody there", other.returncode == 1 and "cannot be reached" in other.stderr, other)
+
+
+class Other(http.server.BaseHTTPRequestHandler):
+    """Another program in the daemon's place, whose profiles list more than names."""
+
+    def do_GET(self):
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        profile = {"name": "odd", "profile": {"gpu_names": [7, None, "model:rtx3090"]}}
+        data = b"one\n" if "/missing" in self.path else json.dumps({"devices": [profile], "operators": []}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    do_POST = do_GET
+
+    def log_message(self, *arguments):
+        pass
+
+
+def test_odd_profiles(t):
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Other)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    there = ["--server", "http://127.0.0.1:%d" % server.server_port]
+    run = lambda *arguments: subprocess.run([MAGISD, *arguments, *there], capture_output=True, text=True, timeout=60)
+    want = run("timings", "missing", "--device", "odd")
+    t.check("what is no name is left out", want.returncode == 0 and want.stdout == "one\n", want)
+    agent = run("agent", "--once", "--device", "model:rtx3090")
+    t.check("an agent, too", agent.returncode == 0 and "no run for odd has" in agent.stderr, agent)
+    server.shutdown()
 
 
 def test_idle(t):
@@ -239,7 +271,8 @@ def test_without_a_daemon(t):
 
 
 tests = Tests()
-tests.run(setup, test_one, test_shared, test_killed_agent, test_killed_daemon, test_killed_worker, test_command_line, test_without_a_daemon, test_idle, test_calibrated, test_forgotten,
+tests.run(setup, test_one, test_shared, test_killed_agent, test_killed_daemon, test_killed_worker, test_command_line, test_without_a_daemon, test_odd_profiles,
+          test_idle, test_calibrated, test_forgotten,
           test_token)
 tests.equal("stops", daemon.close(), 0)
 tests.end()
