@@ -233,8 +233,8 @@ await checks.check("a plan is shown whether or not its formats are known", async
     assert.ok(await page.locator(".timeline canvas").count() > 0);
     await page.unroute("**/formats", answer);
     assert.ok(complaints.splice(known).every((line) => /status of 503/.test(line)));
-    await open("#/new");
-    await open(`#/jobs/${job}`);
+    await page.click("summary:has-text('The same as a table')");
+    await page.click("button[data-plan][aria-pressed=true]");
     await page.waitForSelector(".take [data-format=json]");
 });
 

@@ -118,9 +118,13 @@ export class PlanView {
             this.draw(...this.drawn);
     }
 
-    // What the daemon tells of a plan, "timeline" or "formats"; the last ones are kept.
+    pathOf(plan, what) {
+        return `/jobs/${this.id}/plans/${plan}/${what}`;
+    }
+
+    // What the daemon tells of a plan, "timeline" or "formats"; the last ones are kept, but no failures.
     about(plan, what) {
-        const path = `/jobs/${this.id}/plans/${plan}/${what}`;
+        const path = this.pathOf(plan, what);
         if (!this.cache.has(path)) {
             if (this.cache.size > 24)
                 this.cache.delete([...this.cache.keys()].find((key) => !key.includes("/original/")));
@@ -133,7 +137,7 @@ export class PlanView {
 
     async show(point, series) {
         this.point = point; // while the timelines are read more may become known of it
-        if (this.shown === point.plan) {
+        if (this.shown === point.plan && this.cache.has(this.pathOf(point.plan, "formats"))) {
             this.drawBasis(point);
             return;
         }
@@ -213,7 +217,7 @@ export class PlanView {
         const ask = async (event) => {
             event.currentTarget.disabled = true;
             try {
-                const wish = await api(`/jobs/${this.id}/plans/${point.plan}/measure`, {method: "POST", json: {device: "any"}});
+                const wish = await api(this.pathOf(point.plan, "measure"), {method: "POST", json: {device: "any"}});
                 if (wish.note)
                     toast(wish.note, true);
                 this.onMeasuring();
