@@ -9,6 +9,7 @@
 
 struct check {
     struct mg_source source;
+    const char *path; /* of the plan */
     char *text;
     size_t size;
 };
@@ -52,10 +53,8 @@ static int check(void *context)
     struct mg_verdict verdict;
     struct mg_error err;
     struct mg_arena *arena = &c->source.arena;
-    if (mg_plan_read(c->source.graph, c->text, c->size, arena, &plan, &err) != MG_OK) {
-        mg_source_complain("plan", &err);
-        return MG_EXIT_USAGE;
-    }
+    if (mg_plan_read(c->source.graph, c->text, c->size, arena, &plan, &err) != MG_OK)
+        return mg_source_complain_plan(&c->source, c->path, c->text, c->size, &err);
     if (mg_plan_check(c->source.graph, plan, arena, &verdict, &err) != MG_OK)
         return mg_source_complain("check", &err);
     return print_verdict(&verdict);
@@ -63,12 +62,8 @@ static int check(void *context)
 
 static int check_files(const struct mg_options *options)
 {
-    struct check c = {.text = NULL};
-    if (options->argument_count != 2) {
-        fprintf(stderr, "usage: magisd check GRAPH PLAN\n");
-        return MG_EXIT_USAGE;
-    }
-    if (!mg_file_read(options->argument[1], 1 << 30, &c.text, &c.size))
+    struct check c = {.path = options->argument[1]};
+    if (!mg_file_read(c.path, 1 << 30, &c.text, &c.size))
         return MG_EXIT_USAGE;
     int code = mg_source_open(&c.source, options, options->argument[0]);
     if (code == MG_EXIT_DONE)

@@ -29,10 +29,8 @@ static int export(void *context)
     struct mg_plan *plan;
     struct mg_writer w;
     struct mg_error err;
-    if (read_plan(x, &plan, &err) != MG_OK) {
-        mg_source_complain("plan", &err);
-        return MG_EXIT_USAGE;
-    }
+    if (read_plan(x, &plan, &err) != MG_OK)
+        return mg_source_complain_plan(&x->source, x->options->argument[1], x->plan_file.data, x->plan_file.size, &err);
     const char *path = x->options->value[MG_OPTION_OUTPUT];
     mg_writer_init(&w);
     int code = MG_EXIT_FAILED;
@@ -59,10 +57,6 @@ static bool read_format(const char *text, enum mg_export_format *format)
 static int export_files(struct export *x)
 {
     const struct mg_options *options = x->options;
-    if (options->argument_count != 2) {
-        fprintf(stderr, "usage: magisd export GRAPH PLAN --format F [-o FILE]\n");
-        return MG_EXIT_USAGE;
-    }
     bool original = strcmp(options->argument[1], "original") == 0;
     if (!read_format(options->value[MG_OPTION_FORMAT], &x->format) ||
         (!original && !mg_file_open(&x->plan_file, options->argument[1])))

@@ -182,7 +182,7 @@ static bool print_json(struct optimize *o)
     struct mg_writer w;
     mg_writer_init(&w);
     write_answer(&w, o, &o->source.arena);
-    bool good = mg_writer_finish(&w) && puts(w.data) >= 0 && fflush(stdout) == 0;
+    bool good = mg_writer_finish(&w) && puts(w.data) >= 0;
     mg_writer_release(&w);
     return good;
 }
@@ -250,8 +250,41 @@ static const char *why_best(const struct optimize *o)
                                                     : "no limit was given; the smallest that takes at most 10 % longer";
 }
 
+static void print_missed_bytes(FILE *to, const char *option, const char *given, uint64_t limit, uint64_t needed)
+{
+    char by[24], most[24], needs[24];
+    if (!limit || needed <= limit)
+        return;
+    mg_answer_bytes(needed - limit, by);
+    mg_answer_bytes(limit, most);
+    mg_answer_bytes(needed, needs);
+    fprintf(to, "the limit --%s %s is missed by %s: %s needed, %s allowed\n", option, given, by, needs, most);
+}
+
+static void print_missed_seconds(FILE *to, const char *option, const char *given, double limit, double needed)
+{
+    if (limit > 0 && needed > limit)
+        fprintf(to, "the limit --%s %s is missed by %.6f s: %.6f s needed, %.6f s allowed\n", option, given,
+                needed - limit, needed, limit);
+}
+
+/* Each limit that the best plan does not keep, and by how much. */
+static void print_missed(FILE *to, const struct optimize *o)
+{
+    const struct mg_job_request *q = &o->source.request;
+    const struct mg_figures *f = &o->result.front[o->result.best].figures, *original = &o->result.original.figures;
+    const char *const *given = o->options->value;
+    print_missed_bytes(to, "memory-ratio", given[MG_OPTION_MEMORY_RATIO],
+                       (uint64_t)(q->memory_ratio * (double)original->peak_bytes), f->peak_bytes);
+    print_missed_bytes(to, "memory-bytes", given[MG_OPTION_MEMORY_BYTES],
+                       q->memory_bytes ? q->memory_bytes - q->reserve_bytes : 0, f->arena_bytes);
+    print_missed_seconds(to, "latency-ratio", given[MG_OPTION_LATENCY_RATIO], q->latency_ratio * original->latency_s,
+                         f->latency_s);
+    print_missed_seconds(to, "latency-s", given[MG_OPTION_LATENCY_S], q->latency_s, f->latency_s);
+}
+
 /* The last thing that is read: which plan, what it needs, where it is. */
-static void print_best(const struct optimize *o)
+static void print_best(const struct optimize *o, bool written)
 {
     const struct mg_point *best = &o->result.front[o->result.best];
     const struct mg_figures *original = &o->result.original.figures, *f = &best->figures;
@@ -263,7 +296,9 @@ static void print_best(const struct optimize *o)
     printf("%s:\nplan %s needs %s instead of %s (%.0f %%) and %.4f times the time; ", why_best(o), best->id, peak,
            before, original->peak_bytes ? 100 * (double)f->peak_bytes / (double)original->peak_bytes : 0,
            original->latency_s > 0 ? f->latency_s / original->latency_s : 0);
-    if (output && strcmp(output, "-") != 0)
+    if (!written)
+        printf("not everything was written\n");
+    else if (output && strcmp(output, "-") != 0)
         printf("it is in %s\n", where);
     else
         printf("%s\n", output ? "it is above" : "-o FILE writes it down");
@@ -309,26 +344,37 @@ static bool write_files(const struct optimize *o)
     return !all || write_all_plans(o, all);
 }
 
+static bool prepare_directory(const char *path)
+{
+    struct stat info;
+    bool there = mkdir(path, 0777) == 0 || (errno == EEXIST && stat(path, &info) == 0);
+    bool other = there && stat(path, &info) == 0 && !S_ISDIR(info.st_mode);
+    if (there && !other && access(path, W_OK | X_OK) == 0)
+        return true;
+    fprintf(stderr, "magisd: --all-plans %s: %s\n", path,
+            other ? "this is no directory; name one, or one that is to be made" : strerror(errno));
+    return false;
+}
+
 /* Asked before the search, which may take long: nothing is found that then cannot be written. */
 static bool prepare_files(const struct mg_options *options)
 {
     const char *output = options->value[MG_OPTION_OUTPUT], *all = options->value[MG_OPTION_ALL_PLANS];
-    if (output && !mg_file_writable(output))
-        return false;
-    if (!all || ((mkdir(all, 0777) == 0 || errno == EEXIST) && access(all, W_OK | X_OK) == 0))
-        return true;
-    fprintf(stderr, "magisd: --all-plans %s: %s\n", all, strerror(errno));
-    return false;
+    return (!output || mg_file_writable(output)) && (!all || prepare_directory(all));
 }
 
 /* ---- the job ---- */
+
+static bool missed(const struct mg_search_result *result)
+{
+    return result->outcome == MG_OUTCOME_NOT_MET || result->outcome == MG_OUTCOME_INFEASIBLE;
+}
 
 static int exit_code(const struct mg_search_result *result)
 {
     if (mg_interrupted())
         return MG_EXIT_INTERRUPTED;
-    bool missed = result->outcome == MG_OUTCOME_NOT_MET || result->outcome == MG_OUTCOME_INFEASIBLE;
-    return missed ? MG_EXIT_NOT_MET : MG_EXIT_DONE;
+    return missed(result) ? MG_EXIT_NOT_MET : MG_EXIT_DONE;
 }
 
 static int answer(struct optimize *o)
@@ -337,8 +383,10 @@ static int answer(struct optimize *o)
     if (!json)
         print_table(o);
     bool good = (!json || print_json(o)) && write_files(o);
-    if (!json && good)
-        print_best(o);
+    if (missed(&o->result))
+        print_missed(json ? stderr : stdout, o);
+    if (!json)
+        print_best(o, good);
     return good ? exit_code(&o->result) : MG_EXIT_FAILED;
 }
 
@@ -374,18 +422,10 @@ static int search(struct optimize *o)
 static bool arguments_fit(const struct mg_options *options)
 {
     const char *format = options->value[MG_OPTION_FORMAT];
-    if (options->argument_count != 1) {
-        fprintf(stderr,
-                "magisd optimize: %s\nusage: magisd optimize SOURCE [options]; SOURCE is zoo:NAME, a graph "
-                "(JSON) or an ONNX file\n",
-                options->argument_count ? "one SOURCE at a time" : "SOURCE is missing");
-        return false;
-    }
-    if (format && strcmp(format, "json") != 0 && strcmp(format, "dot") != 0) {
-        fprintf(stderr, "magisd optimize: --format is json or dot\n");
-        return false;
-    }
-    return true;
+    if (!format || strcmp(format, "json") == 0 || strcmp(format, "dot") == 0)
+        return true;
+    fprintf(stderr, "magisd optimize: --format is json or dot, not \"%s\"; `magisd export` knows more\n", format);
+    return false;
 }
 
 int mg_cmd_optimize(int argc, char **argv)

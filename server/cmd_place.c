@@ -142,7 +142,13 @@ static int report(const struct place *p)
         good = deliver(p, output, false, bound) && good;
     if (!good)
         return MG_EXIT_FAILED;
-    return p->limit == 0 || p->arena_bytes <= p->limit ? MG_EXIT_DONE : MG_EXIT_NOT_MET;
+    if (p->limit == 0 || p->arena_bytes <= p->limit)
+        return MG_EXIT_DONE;
+    fprintf(stderr, "magisd place: the limit of %llu bytes (%s) is missed by %llu bytes\n",
+            (unsigned long long)p->limit,
+            p->options->value[MG_OPTION_MEMORY_BYTES] ? "--memory-bytes" : "by the file's name",
+            (unsigned long long)(p->arena_bytes - p->limit));
+    return MG_EXIT_NOT_MET;
 }
 
 static int place(void *context)
@@ -162,10 +168,6 @@ static int place_file(const struct mg_options *options)
 {
     struct place p = {.options = options};
     size_t size;
-    if (options->argument_count != 1) {
-        fprintf(stderr, "usage: magisd place FILE.csv\n");
-        return MG_EXIT_USAGE;
-    }
     if (!mg_file_read(options->argument[0], 1 << 28, &p.text, &size))
         return MG_EXIT_USAGE;
     p.limit = mg_options_uint(options, MG_OPTION_MEMORY_BYTES, capacity_of_name(options->argument[0]));

@@ -263,10 +263,8 @@ static int run(void *context)
     struct mg_plan *original;
     struct mg_error err;
     if (r->plan_file.data &&
-        mg_plan_read(r->source.graph, r->plan_file.data, r->plan_file.size, arena, &r->plan, &err) != MG_OK) {
-        mg_source_complain("plan", &err);
-        return MG_EXIT_USAGE;
-    }
+        mg_plan_read(r->source.graph, r->plan_file.data, r->plan_file.size, arena, &r->plan, &err) != MG_OK)
+        return mg_source_complain_plan(&r->source, r->options->argument[1], r->plan_file.data, r->plan_file.size, &err);
     enum mg_code code = mg_plan_original(r->source.graph, &r->source.request.device, arena, &original, &err);
     if (code == MG_OK)
         code = r->device ? execute_on_device(r, original, &err) : execute(r, &err);
@@ -289,11 +287,6 @@ static bool read_fill(const char *text, enum mg_fill *fill)
 static int run_files(struct run *r)
 {
     const struct mg_options *options = r->options;
-    if (options->argument_count < 1 || options->argument_count > 2) {
-        fprintf(stderr,
-                "usage: magisd run GRAPH [PLAN] [--device cpu|cuda:0] [--seed N] [--fill normal|lcg|zeros] [--json]\n");
-        return MG_EXIT_USAGE;
-    }
     if (!read_fill(options->value[MG_OPTION_FILL], &r->fill) ||
         (options->argument_count == 2 && !mg_file_open(&r->plan_file, options->argument[1])))
         return MG_EXIT_USAGE;

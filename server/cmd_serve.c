@@ -1,4 +1,6 @@
 /* `magisd serve`: options to configuration. */
+#include <stdio.h>
+
 #include <uv.h>
 
 #include "server/options.h"
@@ -63,8 +65,14 @@ int mg_cmd_serve(int argc, char **argv)
     int code;
     if (mg_options_parse(&options, MG_COMMAND_SERVE, argc, argv, &code)) {
         struct mg_serve_config config = {0};
+        struct mg_error err;
         read_config(&options, &config);
-        code = mg_serve(&config);
+        if (mg_http_check_listen(config.http.listen, &err) == MG_OK) {
+            code = mg_serve(&config);
+        } else { /* before a store is made or read */
+            fprintf(stderr, "magisd: %s\n", err.message);
+            code = MG_EXIT_USAGE;
+        }
     }
     mg_options_release(&options);
     return code;

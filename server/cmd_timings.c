@@ -1,5 +1,6 @@
 /* `magisd timings list|export|import|missing|stats`, of a daemon (--server), or of a directory that no daemon
  * uses (--data). */
+#include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
 #include <signal.h>
@@ -53,15 +54,23 @@ static FILE *open_output(const struct timings *t)
     const char *path = t->options->value[MG_OPTION_OUTPUT];
     FILE *out = path && strcmp(path, "-") != 0 ? fopen(path, "we") : stdout;
     if (!out)
-        fprintf(stderr, "magisd timings: %s cannot be written\n", path);
+        fprintf(stderr, "magisd timings: %s: %s\n", path, strerror(errno));
     return out;
 }
 
-static int close_output(FILE *out)
+/* The standard output is left to main(). */
+static int close_output(const struct timings *t, FILE *out)
 {
     bool good = fflush(out) == 0 && !ferror(out);
-    if (out != stdout)
-        good = fclose(out) == 0 && good;
+    int why = errno;
+    if (out == stdout)
+        return good ? MG_EXIT_DONE : MG_EXIT_FAILED;
+    if (fclose(out) != 0 && good) {
+        why = errno;
+        good = false;
+    }
+    if (!good)
+        fprintf(stderr, "magisd timings: %s: %s\n", t->options->value[MG_OPTION_OUTPUT], strerror(why));
     return good ? MG_EXIT_DONE : MG_EXIT_FAILED;
 }
 
@@ -87,14 +96,14 @@ static int export(const struct timings *t)
         struct mg_answer_http answer;
         snprintf(path, sizeof path, "/timings?format=ndjson&limit=%d&after=%lld", PAGE, after);
         if (!call(t, "GET", path, NULL, 0, &answer)) {
-            close_output(out);
+            close_output(t, out);
             return MG_EXIT_FAILED;
         }
         after = next_of(answer.body);
         fputs(answer.body, out);
         free(answer.body);
     } while (after);
-    return close_output(out);
+    return close_output(t, out);
 }
 
 /* ---- what is missing ---- */
@@ -153,7 +162,7 @@ static int missing(const struct timings *t)
     if (!out)
         return MG_EXIT_FAILED;
     bool good = device ? write_missing_of(t, out, device) : write_missing(t, out, NULL, NULL);
-    return close_output(out) == MG_EXIT_DONE && good ? MG_EXIT_DONE : MG_EXIT_FAILED;
+    return close_output(t, out) == MG_EXIT_DONE && good ? MG_EXIT_DONE : MG_EXIT_FAILED;
 }
 
 /* ---- export, import ---- */
@@ -210,10 +219,6 @@ static int import(const struct timings *t)
     char *data;
     size_t size;
     struct sent sum = {0};
-    if (t->options->argument_count != 2) {
-        fprintf(stderr, "usage: magisd timings import FILE.ndjson\n");
-        return MG_EXIT_USAGE;
-    }
     if (!mg_file_read(t->options->argument[1], MOST_FILE, &data, &size))
         return MG_EXIT_USAGE;
     bool good = send_pieces(t, data, size, &sum);
@@ -338,14 +343,16 @@ static int run(const struct mg_options *options)
 {
     static const struct {
         const char *name;
+        unsigned arguments;
         int (*run)(const struct timings *t);
-    } verbs[] = {{"list", list}, {"export", export}, {"import", import}, {"missing", missing}, {"stats", stats}};
+    } verbs[] = {
+        {"list", 1, list}, {"export", 1, export}, {"import", 2, import}, {"missing", 1, missing}, {"stats", 1, stats}};
     struct timings t = {options, options->value[MG_OPTION_SERVER]};
     const char *what = options->argument_count ? options->argument[0] : "";
     if (!t.server)
         t.server = "http://127.0.0.1:8080";
     for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; i++)
-        if (strcmp(verbs[i].name, what) == 0)
+        if (strcmp(verbs[i].name, what) == 0 && options->argument_count == verbs[i].arguments)
             return run_on(options, &t, verbs[i].run);
     fprintf(stderr, "usage: magisd timings list | export | import FILE | missing [--device D] | stats [--server URL | "
                     "--data DIR]\n");

@@ -50,6 +50,8 @@ struct mg_http_config {
     const char *data_dir;
 };
 
+/* Whether `listen` is an address at all; nothing is bound. */
+enum mg_code mg_http_check_listen(const char *listen, struct mg_error *err);
 /* Binds and listens; requests are served as soon as the loop runs. */
 enum mg_code mg_http_open(struct mg_http **out, const struct mg_http_config *config, struct mg_error *err);
 /* The address in use, as "127.0.0.1:43211" or "unix:PATH". */

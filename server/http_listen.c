@@ -37,13 +37,19 @@ static bool remove_stale(const struct sockaddr_un *address)
     return !alive && unlink(address->sun_path) == 0;
 }
 
+static enum mg_code check_unix(const char *path, struct mg_error *err)
+{
+    size_t most = sizeof((struct sockaddr_un){0}).sun_path - 1;
+    if (*path && strlen(path) <= most)
+        return MG_OK;
+    return mg_fail(err, MG_ERR_INVALID, "", "--listen unix:PATH: the path is %s", *path ? "too long" : "missing");
+}
+
 static int listen_unix(struct mg_http *http, const char *path, struct mg_error *err)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    if (!*path || strlen(path) >= sizeof address.sun_path) {
-        (void)mg_fail(err, MG_ERR_INVALID, "", "--listen unix:PATH: the path is empty or too long");
+    if (check_unix(path, err) != MG_OK)
         return -1;
-    }
     memcpy(address.sun_path, path, strlen(path) + 1);
     if (!remove_stale(&address)) {
         (void)mg_fail(err, MG_ERR_INVALID, "", "%s is in use", path);
@@ -118,22 +124,34 @@ static bool split_address(const char *text, char *host, size_t host_size, const 
     return true;
 }
 
-int mg_listen_open(struct mg_http *http, struct mg_error *err)
+static enum mg_code resolve(const char *listen, struct addrinfo **info, struct mg_error *err)
 {
     char host[256];
     const char *port;
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV}, *info = NULL;
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
+    if (!split_address(listen, host, sizeof host, &port))
+        return mg_fail(err, MG_ERR_INVALID, "", "--listen %s: expected HOST:PORT, [V6]:PORT or unix:PATH", listen);
+    int status = getaddrinfo(host, port, &hints, info);
+    return status == 0 ? MG_OK : mg_fail(err, MG_ERR_INVALID, "", "--listen %s: %s", listen, gai_strerror(status));
+}
+
+enum mg_code mg_http_check_listen(const char *listen, struct mg_error *err)
+{
+    struct addrinfo *info = NULL;
+    if (strncmp(listen, "unix:", 5) == 0)
+        return check_unix(listen + 5, err);
+    MG_TRY(resolve(listen, &info, err));
+    freeaddrinfo(info);
+    return MG_OK;
+}
+
+int mg_listen_open(struct mg_http *http, struct mg_error *err)
+{
+    struct addrinfo *info = NULL;
     if (strncmp(http->listen, "unix:", 5) == 0)
         return listen_unix(http, http->listen + 5, err);
-    if (!split_address(http->listen, host, sizeof host, &port)) {
-        (void)mg_fail(err, MG_ERR_INVALID, "", "--listen %s: expected HOST:PORT, [V6]:PORT or unix:PATH", http->listen);
+    if (resolve(http->listen, &info, err) != MG_OK)
         return -1;
-    }
-    int status = getaddrinfo(host, port, &hints, &info);
-    if (status != 0) {
-        (void)mg_fail(err, MG_ERR_INVALID, "", "--listen %s: %s", http->listen, gai_strerror(status));
-        return -1;
-    }
     int fd = listen_inet(http, info, err);
     freeaddrinfo(info);
     return fd;

@@ -1,17 +1,19 @@
 /* magisd: one binary, a function for each subcommand (commands.def). */
+#include <errno.h>
 #include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "server/options.h"
+#include "server/suggest.h"
 
 struct command {
     const char *name, *help;
     int (*run)(int argc, char **argv);
 };
-static const struct command commands[] = {
-#define MG_COMMAND(id, name, function, arguments, help) {name, help, function},
+static const struct command commands[MG_COMMAND_COUNT] = {
+#define MG_COMMAND(id, name, function, arguments, least, most, help, about) {name, help, function},
 #include "server/commands.def"
 #undef MG_COMMAND
 };
@@ -19,10 +21,74 @@ static const struct command commands[] = {
 static void usage(FILE *to)
 {
     fprintf(to, "usage: magisd COMMAND [options]\n\nPlans memory for neural networks.\n\n");
-    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
+    for (size_t i = 0; i < MG_COMMAND_COUNT; i++)
         if (commands[i].help)
             fprintf(to, "  %-10s %s\n", commands[i].name, commands[i].help);
     fprintf(to, "\n`magisd COMMAND --help` lists a command's options.\n");
+}
+
+static enum mg_command find_command(const char *name)
+{
+    unsigned id = 0;
+    while (id < MG_COMMAND_COUNT && strcmp(commands[id].name, name) != 0)
+        id++;
+    return (enum mg_command)id;
+}
+
+static int complain_unknown(const char *name)
+{
+    struct mg_suggestion near = {.text = name};
+    for (size_t i = 0; i < MG_COMMAND_COUNT; i++)
+        if (commands[i].help)
+            mg_suggestion_consider(&near, commands[i].name);
+    fprintf(stderr, "magisd: unknown command \"%s\"", name);
+    if (near.best)
+        fprintf(stderr, "; did you mean %s? (`magisd help` lists all)\n", near.best);
+    else
+        fprintf(stderr, "\n");
+    if (!near.best)
+        usage(stderr);
+    return MG_EXIT_USAGE;
+}
+
+/* `magisd help [COMMAND]` */
+static int help(const char *name)
+{
+    if (!name) {
+        usage(stdout);
+        return MG_EXIT_DONE;
+    }
+    enum mg_command id = find_command(name);
+    if (id == MG_COMMAND_COUNT || !commands[id].help)
+        return complain_unknown(name);
+    mg_options_usage(id);
+    return MG_EXIT_DONE;
+}
+
+static int run(int argc, char **argv)
+{
+    const char *name = argc > 1 ? argv[1] : "";
+    enum mg_command id = find_command(name);
+    if (id < MG_COMMAND_COUNT)
+        return commands[id].run(argc - 1, argv + 1);
+    if (strcmp(name, "--version") == 0)
+        return mg_cmd_version(1, argv);
+    if (strcmp(name, "--help") == 0 || strcmp(name, "help") == 0 || strcmp(name, "-h") == 0)
+        return help(argc > 2 ? argv[2] : NULL);
+    if (argc > 1)
+        return complain_unknown(name);
+    usage(stderr);
+    return MG_EXIT_USAGE;
+}
+
+/* What a full disk kept from being written is no success. A reader that has gone knows. */
+static int flush_output(int code)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return code;
+    if (errno != EPIPE)
+        fprintf(stderr, "magisd: standard output: %s\n", strerror(errno));
+    return code == MG_EXIT_DONE ? MG_EXIT_FAILED : code;
 }
 
 /* Arenas come and go by the megabyte: keep what they give back, instead of faulting it in anew each time. */
@@ -37,15 +103,5 @@ int main(int argc, char **argv)
 {
     keep_freed_memory();
     signal(SIGPIPE, SIG_IGN);
-    const char *name = argc > 1 ? argv[1] : "--help";
-    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
-        if (strcmp(commands[i].name, name) == 0)
-            return commands[i].run(argc - 1, argv + 1);
-    if (strcmp(name, "--version") == 0)
-        return mg_cmd_version(1, argv);
-    bool asked = strcmp(name, "--help") == 0 || strcmp(name, "help") == 0 || strcmp(name, "-h") == 0;
-    if (!asked)
-        fprintf(stderr, "magisd: unknown command \"%s\"\n", name);
-    usage(asked && argc > 1 ? stdout : stderr);
-    return asked && argc > 1 ? MG_EXIT_DONE : MG_EXIT_USAGE;
+    return flush_output(run(argc, argv));
 }

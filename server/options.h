@@ -17,7 +17,6 @@ enum mg_command {
 enum mg_option {
 #define MG_OPTION(id, ...) MG_OPTION_##id,
 #include "server/options.def"
-#undef MG_OPTION
     MG_OPTION_COUNT
 };
 
@@ -31,7 +30,7 @@ enum {
     MG_EXIT_INTERRUPTED = 130
 };
 
-enum { MG_MAX_ARGUMENTS = 4 };
+enum { MG_MAX_ARGUMENTS = 2 };
 
 struct mg_options {
     enum mg_command command;
@@ -42,13 +41,13 @@ struct mg_options {
 };
 
 /* One function for each command: argv[0] is the command's name. Returns the exit code. */
-#define MG_COMMAND(id, name, function, arguments, help) int function(int argc, char **argv);
+#define MG_COMMAND(id, name, function, ...) int function(int argc, char **argv);
 #include "server/commands.def"
 #undef MG_COMMAND
 
 /* Reads command line, environment and config file, in this order of precedence. Returns true if the
  * command should run; else *exit_code says how to leave (help was printed, or an error on stderr).
- * Release in either case. */
+ * As many arguments are there as the command takes (commands.def). Release in either case. */
 bool mg_options_parse(struct mg_options *options, enum mg_command command, int argc, char **argv, int *exit_code);
 void mg_options_release(struct mg_options *options);
 

@@ -8,7 +8,9 @@
 
 #include "formats/formats.h"
 #include "server/answer.h"
+#include "server/graph_file.h"
 #include "server/pack.h"
+#include "server/suggest.h"
 
 enum { MAX_PROFILE = 1 << 20, MAX_DOCUMENT = 1 << 30, GZIP_RATIO = 200 };
 
@@ -44,49 +46,65 @@ static bool write_file_member(struct mg_writer *w, const char *key, const char *
     return true;
 }
 
-/* A JSON document begins with a brace; all else is held for a model. */
-static bool is_json(const struct mg_file *file)
-{
-    size_t at = 0;
-    while (at < file->size && at < 64 && strchr(" \t\r\n\xef\xbb\xbf", file->data[at]) && file->data[at])
-        at++;
-    return at == file->size || file->data[at] == '{';
-}
-
 /* As the capturing script writes steps to FILE.json.gz. */
-static bool write_gzipped(struct mg_source *source, const char *path)
+static bool unpack(struct mg_file *file, const char *path)
 {
     char *text;
     size_t size;
-    if (mg_gunzip(source->file.data, source->file.size, MAX_DOCUMENT, GZIP_RATIO, &text, &size) != MG_GUNZIP_OK) {
+    if (mg_gunzip(file->data, file->size, MAX_DOCUMENT, GZIP_RATIO, &text, &size) != MG_GUNZIP_OK) {
         fprintf(stderr, "magisd: %s: the gzip data is damaged or too large\n", path);
         return false;
     }
-    mg_write_key(&source->text, "graph");
-    mg_write_raw(&source->text, text, size);
-    free(text);
+    mg_file_close(file);
+    *file = (struct mg_file){text, size, text};
     return true;
 }
 
+static const char *nearest_network(const char *name)
+{
+    struct mg_suggestion near = {.text = name};
+    for (uint32_t i = 0; i < mg_zoo_count(); i++)
+        mg_suggestion_consider(&near, mg_zoo_at(i)->name);
+    return near.best;
+}
+
+/* False after having said that there is no such file, and which network was perhaps meant. */
+static bool is_there(const char *path)
+{
+    const char *network = nearest_network(path);
+    if (!network || access(path, F_OK) == 0)
+        return true;
+    fprintf(stderr, "magisd: %s: no such file; did you mean the built-in network zoo:%s?\n", path, network);
+    return false;
+}
+
+/* Text is held for JSON, all else for a model. */
 static bool write_graph_file(struct mg_source *source, const char *path)
 {
-    if (!mg_file_open(&source->file, path))
+    struct mg_file *file = &source->file;
+    if (!is_there(path) || !mg_file_open(file, path))
         return false;
-    if (source->file.size > 2 && memcmp(source->file.data, "\x1f\x8b", 2) == 0)
-        return write_gzipped(source, path);
-    if (is_json(&source->file)) {
+    if (file->size > 2 && memcmp(file->data, "\x1f\x8b", 2) == 0 && !unpack(file, path))
+        return false;
+    bool marked = file->size >= 3 && memcmp(file->data, "\xef\xbb\xbf", 3) == 0; /* as some editors begin UTF-8 */
+    source->block = (struct mg_bytes_block){file->data + 3 * marked, file->size - 3 * marked};
+    if (mg_graph_file_is_text(source->block.data, source->block.size)) {
         mg_write_key(&source->text, "graph");
-        mg_write_raw(&source->text, source->file.data, source->file.size);
-        return true;
+        mg_write_raw(&source->text, source->block.data, source->block.size);
+    } else {
+        source->bytes = mg_bytes_from_block(&source->block);
     }
-    source->block = (struct mg_bytes_block){source->file.data, source->file.size};
-    source->bytes = mg_bytes_from_block(&source->block);
     return true;
 }
 
 static bool write_network(struct mg_writer *w, const struct mg_options *options, const char *name)
 {
-    const char *set = options->value[MG_OPTION_SET];
+    const char *set = options->value[MG_OPTION_SET], *near = nearest_network(name);
+    if (near && strcmp(near, name) != 0) {
+        fprintf(stderr, "magisd: zoo:%s: there is no such network; did you mean zoo:%s? (`magisd zoo` lists all)\n",
+                name, near);
+        return false;
+    }
     mg_write_key(w, "zoo");
     mg_write_begin_object(w);
     mg_write_member_string(w, "model", name);
@@ -153,6 +171,87 @@ static bool find_class(struct mg_source *source, const struct mg_options *option
     return mg_local_timings_class(dir, source->class_id, source->class_model, sizeof source->class_model);
 }
 
+/* ---- what is no graph, or no plan ---- */
+
+struct look {
+    const char *data;
+    size_t size;
+    struct mg_arena *arena;
+    enum mg_held held;
+    struct mg_error err; /* what is wrong with it as JSON */
+};
+
+static enum mg_code look_guarded(void *context, struct mg_error *err)
+{
+    struct look *look = context;
+    (void)err;
+    look->held = mg_graph_file_holds(look->data, look->size, look->arena, &look->err);
+    return MG_OK;
+}
+
+static struct look look_at(struct mg_arena *arena, const char *data, size_t size)
+{
+    struct look look = {.data = data, .size = size, .arena = arena, .held = MG_HELD_BYTES};
+    struct mg_error err;
+    if (mg_arena_guard(arena, look_guarded, &look, &err) != MG_OK)
+        look.held = MG_HELD_BYTES;
+    return look;
+}
+
+static int complain_of_text(const char *path, const struct look *look)
+{
+    char pointer[sizeof look->err.pointer];
+    bool tried = look->size && (*look->data == '{' || *look->data == '[');
+    mg_answer_visible(look->err.pointer, pointer, sizeof pointer);
+    fprintf(stderr, "magisd: %s: this is %s: %s%s%s\n", path,
+            tried ? "no valid JSON" : "neither JSON nor an ONNX model", pointer, *pointer ? ": " : "",
+            look->err.message);
+    return MG_EXIT_USAGE;
+}
+
+/* The file that was named as the graph could not be read. */
+static int complain_of_graph(const struct mg_options *options, const char *path, struct mg_source *source,
+                             struct mg_error *err)
+{
+    static const char graph[] = "/graph";
+    struct look look = {.held = MG_HELD_BYTES};
+    if (!source->bytes.next) /* else the block is used up */
+        look = look_at(&source->arena, source->block.data, source->block.size);
+    bool swapped = options->argument_count == 2 && strcmp(options->argument[1], "original") != 0;
+    switch (look.held) {
+    case MG_HELD_NOTHING:
+        fprintf(stderr, "magisd: %s: the file is empty; a graph as JSON or an ONNX model is wanted\n", path);
+        return MG_EXIT_USAGE;
+    case MG_HELD_TEXT:
+        return complain_of_text(path, &look);
+    case MG_HELD_JSON:
+        fprintf(stderr,
+                "magisd: %s: this is JSON, but no graph: a graph is an object with \"format\": \"magis-graph/1\" or "
+                "\"magis-aten/1\"\n",
+                path);
+        return MG_EXIT_USAGE;
+    case MG_HELD_PLAN:
+        fprintf(stderr, "magisd: %s: this is a plan, not a graph%s\n", path,
+                swapped ? "; GRAPH and PLAN seem to be swapped" : "");
+        return MG_EXIT_USAGE;
+    default:
+        if (strncmp(err->pointer, graph, strlen(graph)) == 0) /* the graph is the file */
+            memmove(err->pointer, err->pointer + strlen(graph), strlen(err->pointer + strlen(graph)) + 1);
+        return mg_source_complain(path, err);
+    }
+}
+
+int mg_source_complain_plan(struct mg_source *source, const char *path, const char *data, size_t size,
+                            const struct mg_error *err)
+{
+    struct look look = look_at(&source->arena, data, size);
+    if (look.held == MG_HELD_GRAPH)
+        fprintf(stderr, "magisd: %s: this is a graph, not a plan; GRAPH comes first, then PLAN\n", path);
+    else
+        mg_source_complain(path, err);
+    return MG_EXIT_USAGE;
+}
+
 int mg_source_open(struct mg_source *source, const struct mg_options *options, const char *text)
 {
     struct mg_error err;
@@ -161,9 +260,10 @@ int mg_source_open(struct mg_source *source, const struct mg_options *options, c
     mg_writer_init(&source->text);
     if (!find_class(source, options) || !write_request(source, options, text))
         return MG_EXIT_USAGE;
-    if (mg_arena_guard(&source->arena, read_request, source, &err) != MG_OK)
-        return mg_source_complain(text, &err);
-    return MG_EXIT_DONE;
+    if (mg_arena_guard(&source->arena, read_request, source, &err) == MG_OK)
+        return MG_EXIT_DONE;
+    bool in_graph = source->file.data && (strncmp(err.pointer, "/graph", 6) == 0 || !*err.pointer);
+    return in_graph ? complain_of_graph(options, text, source, &err) : mg_source_complain(text, &err);
 }
 
 void mg_source_release(struct mg_source *source)

@@ -11,14 +11,14 @@ struct mg_source {
     struct mg_writer text; /* the request as JSON */
     struct mg_job_request request;
     struct mg_graph *graph;
-    struct mg_file file;         /* an ONNX model, */
+    struct mg_file file;         /* the graph or model, */
     struct mg_bytes_block block; /* its bytes, */
-    struct mg_bytes bytes;
-    struct mg_onnx_model model; /* and what is known beside the graph; empty for other sources */
-    char device_dir[4096];      /* of --data: profiles of users */
-    const char *class_id;       /* of --device class:ID, */
-    char class_model[208];      /* and its device's name */
-    bool keep_contents;         /* set before opening: with the data of initialisers */
+    struct mg_bytes bytes;       /* and where they are an ONNX model's, the same to read from; */
+    struct mg_onnx_model model;  /* and what is known beside the graph; empty for other sources */
+    char device_dir[4096];       /* of --data: profiles of users */
+    const char *class_id;        /* of --device class:ID, */
+    char class_model[208];       /* and its device's name */
+    bool keep_contents;          /* set before opening: with the data of initialisers */
 };
 
 /* Begins with {.keep_contents = ...} or zeros. Says what is wrong on stderr and returns the exit code; MG_EXIT_DONE:
@@ -29,6 +29,9 @@ void mg_source_release(struct mg_source *source);
 int mg_source_write_graph(const struct mg_options *options, const struct mg_graph *g);
 /* The exit code for an error of the core, after saying it. */
 int mg_source_complain(const char *what, const struct mg_error *err);
+/* The same where the plan in the file `path` could not be read: MG_EXIT_USAGE. */
+int mg_source_complain_plan(struct mg_source *source, const char *path, const char *data, size_t size,
+                            const struct mg_error *err);
 /* mg_arena_printf and the like want a guard: the commands run inside this one. */
 int mg_source_guard(struct mg_arena *arena, int (*run)(void *context), void *context);
 

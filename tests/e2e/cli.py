@@ -54,7 +54,7 @@ def test_usage(t):
                       ["zoo", "mlp", "--training", "loss"], ["worker"], ["intake"]):
         answer = run(*arguments)
         t.check("usage error: " + " ".join(arguments), answer.returncode == 2 and answer.stderr, answer)
-    for arguments, wanted in ((["optimize"], "SOURCE is missing"), (["optimize", "zoo:mlp", "zoo:lstm"], "one SOURCE")):
+    for arguments, wanted in ((["optimize"], "SOURCE is missing"), (["optimize", "zoo:mlp", "zoo:lstm"], "zoo:lstm")):
         t.check("says what is wrong: " + " ".join(arguments), wanted in run(*arguments).stderr)
     piped = run("optimize", "zoo:mlp", "--evaluations", "200")
     t.check("a pipe gets the result, and no bar", piped.returncode == 0 and "outcome front" in piped.stdout and not piped.stderr, piped)

@@ -1,0 +1,149 @@
+"""What the command line says to somebody new: help, misspellings, wrong files, limits that are not met."""
+import gzip
+import json
+import os
+import subprocess
+import tempfile
+
+from libe2e import MAGISD, Daemon, Tests
+
+home = tempfile.mkdtemp(prefix="magisd-words-", dir=os.environ.get("MAGIS_TMP"))
+
+
+def path(name):
+    return os.path.join(home, name)
+
+
+def write(name, data):
+    with open(path(name), "wb") as file:
+        file.write(data if isinstance(data, bytes) else data.encode())
+    return path(name)
+
+
+def run(*arguments, env=None, out=subprocess.PIPE):
+    return subprocess.run([MAGISD, *arguments], stdout=out, stderr=subprocess.PIPE, text=True, timeout=120,
+                          stdin=subprocess.DEVNULL, env={**os.environ, **(env or {})})
+
+
+def says(t, name, arguments, *wanted, status=2, **more):
+    answer = run(*arguments, **more)
+    t.check(name, answer.returncode == status and all(text in answer.stderr for text in wanted), answer)
+    return answer
+
+
+def help_of(command):
+    """The help of each option of a command."""
+    lines = run(command, "--help").stdout.splitlines()
+    options = [line.split(None, 1) for line in lines if line.startswith("  --")]
+    return {name[2:]: rest for name, rest in options}
+
+
+def test_help(t):
+    for command in ("optimize", "check", "run", "export", "measure"):
+        text = run(command, "--help").stdout
+        t.check("%s says what its argument may be" % command,
+                "zoo:NAME" in text if command in ("optimize", "measure") else "PLAN is what" in text, text)
+    t.equal("help COMMAND", run("help", "check").stdout, run("check", "--help").stdout)
+    t.equal("help alone", run("help").stdout, run("--help").stdout)
+    for command, option, wanted, unwanted in (
+            ("optimize", "format", "json (default) or dot", "torch"), ("export", "format", "torch", "graph"),
+            ("zoo", "format", "of the graph", "torch"), ("optimize", "device", "profile", "cuda"),
+            ("run", "device", "cuda:N", "rtx3090"), ("measure", "device", "cuda:N", "rtx3090"),
+            ("optimize", "output", "best plan", "timings"), ("measure", "output", "timings", "plan"),
+            ("import", "output", "graph", "plan"), ("optimize", "data", "timings", "magisd-data"),
+            ("serve", "data", "magisd-data", "optimize"), ("place", "memory-bytes", "arena", "card"),
+            ("run", "seed", "numbers", "search")):
+        text = help_of(command).get(option, "")
+        t.check("%s --%s" % (command, option), wanted in text and unwanted not in text, text)
+
+
+def test_misspelled(t):
+    says(t, "a command", ["optimise"], '"optimise"; did you mean optimize?')
+    says(t, "help of a command", ["help", "chekc"], "did you mean check?")
+    far = says(t, "nothing near", ["xylophone"], "unknown command", "usage: magisd COMMAND")
+    t.check("nothing is made up", "did you mean" not in far.stderr, far)
+    says(t, "an option", ["optimize", "zoo:mlp", "--memroy-ratio", "1"], "did you mean --memory-ratio?")
+    says(t, "the beginning of one", ["optimize", "zoo:mlp", "--eval", "1"], "did you mean --evaluations?")
+    says(t, "one dash", ["optimize", "zoo:mlp", "-seconds", "1"], "did you mean --seconds?")
+    says(t, "one of other programs", ["serve", "--port=80"], "did you mean --listen 127.0.0.1:PORT?")
+    says(t, "one of another command", ["optimize", "zoo:mlp", "--workers", "1"], "one of magisd serve")
+    says(t, "a network", ["optimize", "zoo:mpl"], "did you mean zoo:mlp?")
+    says(t, "a network without zoo:", ["optimize", "mlp"], "did you mean the built-in network zoo:mlp?")
+    says(t, "a variable", ["optimize", "zoo:mlp"], "MAGISD_SECONDS: ", env={"MAGISD_SECONDS": "abc"})
+
+
+def test_arguments(t):
+    for command in ("serve", "version", "agent"):
+        says(t, command + " takes none", [command, "nonsense"], 'one argument too many: "nonsense"', "usage: magisd")
+    says(t, "zoo takes one", ["zoo", "mlp", "lstm"], '"lstm"', "usage: magisd zoo [NAME]")
+    says(t, "timings list takes none", ["timings", "list", "all"], "usage: magisd timings")
+    says(t, "SOURCE is missing", ["optimize"], "SOURCE is missing", "SOURCE is zoo:NAME")
+    says(t, "PLAN is missing", ["check", "zoo:mlp"], "PLAN is missing", "usage: magisd check GRAPH PLAN")
+    for listen, wanted in (("nonsense", "expected HOST:PORT"), ("127.0.0.1:99999", "expected HOST:PORT"),
+                           ("unix:", "the path is missing"), ("unix:" + "x" * 200, "too long")):
+        says(t, "--listen " + listen[:20], ["serve", "--listen", listen, "--data", path("store")], "--listen", wanted)
+    t.check("no store was made", not os.path.exists(path("store")))
+
+
+def test_files(t):
+    for name, data, *wanted in (
+            ("empty.json", "", "the file is empty"), ("blank.json", " \n", "the file is empty"),
+            ("words.txt", "hello world\n", "neither JSON nor an ONNX model", "(line 1, column 1)"),
+            ("array.json", "[1,2]", "this is JSON, but no graph", "magis-graph/1"),
+            ("other.json", '{"a": 1}', "this is JSON, but no graph", "magis-graph/1"),
+            ("cut.json", '{"format": "magis-graph/1",\n "values": [\n  {"name": }]}', "no valid JSON", "/values/0/name",
+             "(line 3, column 12)"),
+            ("first.json", '{"format": }', "(line 1, column 12)"),
+            ("bytes.onnx", b"\x08\x07\xff\xff\xff", "no ONNX file"),
+            ("wrong.json", '{"format": "magis-graph/1", "name": 5}', "wrong.json: /name: "),
+            ("array.json.gz", gzip.compress(b"[1]"), "this is JSON, but no graph")):
+        says(t, name, ["import", write(name, data)], name, *wanted)
+    graph = run("zoo", "mlp").stdout
+    marked = run("import", write("marked.json", b"\xef\xbb\xbf" + graph.encode()), out=subprocess.PIPE)
+    t.check("a mark of UTF-8 is no harm", marked.returncode == 0, marked)
+    write("graph.json", graph)
+    run("optimize", path("graph.json"), "--evaluations", "10", "-o", path("plan.json"))
+    for command in ("check", "export", "run"):
+        says(t, command + ": swapped", [command, path("plan.json"), path("graph.json")], "this is a plan, not a graph",
+             "GRAPH and PLAN seem to be swapped")
+        says(t, command + ": two graphs", [command, path("graph.json"), path("graph.json")], "this is a graph, not a plan")
+    says(t, "a plan alone", ["optimize", path("plan.json")], "this is a plan, not a graph")
+    says(t, "--all-plans FILE", ["optimize", "zoo:mlp", "--all-plans", path("graph.json")], path("graph.json"),
+         "this is no directory")
+
+
+def test_missed(t):
+    step = ["optimize", "zoo:mlp", "--training", "loss=mse,optimizer=sgd", "--evaluations", "10"]
+    for option, value in (("--memory-ratio", "0.001"), ("--latency-ratio", "0.5"), ("--latency-s", "0.000001")):
+        wanted = "the limit %s %s is missed by " % (option, value)
+        answer = run(*step, option, value)
+        t.check(option, answer.returncode == 3 and wanted in answer.stdout, answer)
+        says(t, option + " --json", [*step, option, value, "--json"], wanted, status=3)
+    answer = run(*step, "--memory-bytes", "4MB", "--reserve-bytes", "1MB", "--json")
+    need = json.loads(answer.stdout)["best"]["arena_bytes"]
+    t.check("--memory-bytes, less the reserve", "is missed by %.2f MB: %.2f MB needed, 3.00 MB allowed" %
+            ((need - 3e6) / 1e6, need / 1e6) in answer.stderr, answer)
+    kept = run(*step, "--memory-ratio", "1.5", "--json")
+    t.equal("nothing where it is kept", (kept.returncode, kept.stderr), (0, ""))
+    write("boxes.csv", "id,lower,upper,size\na,0,3,4\n")
+    says(t, "place", ["place", path("boxes.csv"), "--memory-bytes", "3"], "the limit of 3 bytes (--memory-bytes) is missed by 1",
+         status=3)
+
+
+def test_full(t):
+    answer = says(t, "the plan", ["optimize", "zoo:mlp", "--evaluations", "1", "-o", "/dev/full"], "/dev/full: No space left",
+                  status=1)
+    t.check("is told all the same", answer.stdout.splitlines()[-1].startswith("plan "), answer)
+    with open("/dev/full", "w") as full:
+        for arguments in (["zoo"], ["version"], ["optimize", "zoo:mlp", "--evaluations", "1", "--json"]):
+            says(t, arguments[0], arguments, "standard output: No space left", status=1, out=full)
+    daemon = Daemon()
+    daemon.request("POST", "/optimize?wait=30", {"zoo": {"model": "mlp"}, "device": "rtx3090", "budget": {"evaluations": 1}})
+    server = ["--server", "http://" + daemon.address, "-o", "/dev/full"]
+    says(t, "timings", ["timings", "missing", *server], "/dev/full: No space left", status=1)
+    t.equal("the daemon ended well", daemon.close(), 0)
+
+
+tests = Tests()
+tests.run(test_help, test_misspelled, test_arguments, test_files, test_missed, test_full)
+tests.end()
