@@ -18,6 +18,8 @@ logs=$BUILD/logs
 mkdir -p "$logs"
 passed=0
 failed=0
+patience=${MAGIS_SANITIZER:+4} # times the limits: sanitized programs take so much longer
+patience=${patience:-1}
 
 # Criterion forks: a leak in a child does not fail its test, so reports go to files that are looked for.
 sanitize() {
@@ -61,7 +63,7 @@ account() {
 
 # run NAME LIMIT_S COMMAND...
 run() {
-    local name=$1 limit=$2 start=$SECONDS
+    local name=$1 limit=$(($2 * patience)) start=$SECONDS
     shift 2
     case $name in *"${MAGIS_FILTER:-}"*) ;; *) return ;; esac
     sanitize "$name"
@@ -98,7 +100,7 @@ find_browser() {
 for program in "$@"; do
     case $program in
     */replay/*) run "replay-$(basename "$program")" 120 "$program" "tests/fuzz/corpus/$(basename "$program")" ;;
-    *) run "$(basename "$program")" 150 "$program" --timeout 120 ;;
+    *) run "$(basename "$program")" 150 "$program" ;;
     esac
 done
 if [ "${MAGIS_ONLY:-}" != unit ]; then

@@ -355,7 +355,7 @@ static const char *const stand_ins[] = {
     " matmul_integer ", " qlinear_matmul ", " conv_integer ",   " qlinear_conv ", " conv ", " matmul ",
 };
 
-Test(cuda_kernels, agree_with_the_reference, .init = open_emulator, .fini = close_emulator, .timeout = 300)
+Test(cuda_kernels, agree_with_the_reference, .init = open_emulator, .fini = close_emulator)
 {
     char folder[200];
     if (!has_compiler())
@@ -419,7 +419,7 @@ static struct cuda_nvrtc nvrtc_of(void *opened)
     return nvrtc;
 }
 
-Test(cuda_kernels, compile_for_the_device, .init = open_emulator, .fini = close_emulator, .timeout = 300)
+Test(cuda_kernels, compile_for_the_device, .init = open_emulator, .fini = close_emulator)
 {
     const char *const options[] = {"--gpu-architecture=compute_90", "--std=c++14", "--fmad=true", "-w"};
     void *opened = open_nvrtc(), *program;

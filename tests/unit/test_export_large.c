@@ -52,7 +52,7 @@ static size_t count(const char *text, const char *what)
 
 static struct large large;
 
-Test(export_large, torch, .timeout = 120)
+Test(export_large, torch)
 {
     struct mg_writer w;
     const struct mg_plan *plan = build(&large, true);
@@ -67,7 +67,7 @@ Test(export_large, torch, .timeout = 120)
     bench_close(&large.bench);
 }
 
-Test(export_large, onnx, .timeout = 120)
+Test(export_large, onnx)
 {
     struct mg_writer w;
     struct mg_onnx_model back;

@@ -129,7 +129,7 @@ static void expect_valid(const struct judged *judged, uint32_t count)
     cr_expect_eq(status, 0, "%s: status %d", command, status);
 }
 
-Test(export_onnx, every_operator, .timeout = 120)
+Test(export_onnx, every_operator)
 {
     bool listed[MG_OP_COUNT] = {false};
     struct judged judged = begin_models();
@@ -172,7 +172,7 @@ static enum mg_code write_sample(void *context, struct mg_error *err)
 }
 
 /* What an operator of ours takes, ONNX's may not: that is refused too. */
-Test(export_onnx, every_dtype, .timeout = 120)
+Test(export_onnx, every_dtype)
 {
     static const enum mg_dtype dtypes[] = {MG_DTYPE_F64, MG_DTYPE_F16, MG_DTYPE_BF16, MG_DTYPE_I64,
                                            MG_DTYPE_I32, MG_DTYPE_I8,  MG_DTYPE_U8,   MG_DTYPE_BOOL};
@@ -227,7 +227,7 @@ static enum mg_code try_network(void *context, struct mg_error *err)
     return MG_OK;
 }
 
-Test(export_onnx, nested_regions, .timeout = 120)
+Test(export_onnx, nested_regions)
 {
     uint32_t exported[MOST_LEVELS + 1] = {0};
     for (uint64_t seed = 0; seed < 3000; seed++) {

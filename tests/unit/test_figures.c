@@ -53,7 +53,7 @@ ParameterizedTestParameters(figures, after_counted_evaluations)
     return cr_make_param_array(uint32_t, index, figure_network_count, NULL);
 }
 
-ParameterizedTest(const uint32_t *index, figures, after_counted_evaluations, .timeout = 110)
+ParameterizedTest(const uint32_t *index, figures, after_counted_evaluations)
 {
     check(&figure_networks[*index]);
 }

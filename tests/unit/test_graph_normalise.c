@@ -92,7 +92,7 @@ Test(graph_order, random_graphs_against_the_definition)
             int p = place[i];
             mg_value in[2] = {made[mg_rng_below(&rng, (uint64_t)p + 1)], made[mg_rng_below(&rng, (uint64_t)p + 1)]};
             const char *out = b.g->values[made[p + 1]].name;
-            char name[8];
+            char name[16];
             snprintf(name, sizeof name, "%d", i);
             cr_assert_eq(mg_graph_add_op(b.g, MG_OP_ADD, name, in, 2, NULL, 0, &out, 1, NULL, &b.err), MG_OK);
         }

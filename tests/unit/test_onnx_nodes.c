@@ -235,7 +235,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-Test(onnx_nodes, stated_outputs, .timeout = 300)
+Test(onnx_nodes, stated_outputs)
 {
     struct list list = {.count = 0};
     struct dirent *entry;

@@ -82,7 +82,7 @@ static uint32_t go_on(const struct mg_graph *g, uint64_t evaluations, struct mg_
     return techniques;
 }
 
-Test(restore, plans_of_bert_with_all_techniques, .timeout = 100)
+Test(restore, plans_of_bert_with_all_techniques)
 {
     static const struct mg_zoo_option options[] = {{"variant", "paper"}, {"batch", "12"}, {"seq_len", "128"}};
     struct mg_arena arena;
@@ -95,7 +95,7 @@ Test(restore, plans_of_bert_with_all_techniques, .timeout = 100)
     mg_arena_release(&arena);
 }
 
-Test(restore, plans_of_a_convolutional_network, .timeout = 100)
+Test(restore, plans_of_a_convolutional_network)
 {
     static const struct mg_zoo_option options[] = {{"variant", "paper"}, {"batch", "6"}, {"image", "64"}};
     struct mg_arena arena;
@@ -127,7 +127,7 @@ static enum mg_code restore_with_scratch(void *context, struct mg_error *err)
     return mg_arena_guard(((struct resumed *)context)->s.scratch, restore_twice, context, err);
 }
 
-Test(restore, what_came_into_the_archive_is_still_to_be_shown, .timeout = 100)
+Test(restore, what_came_into_the_archive_is_still_to_be_shown)
 {
     static const struct mg_zoo_option options[] = {{"layers", "2"}};
     struct mg_arena arena;
@@ -156,7 +156,7 @@ Test(restore, what_came_into_the_archive_is_still_to_be_shown, .timeout = 100)
     mg_arena_release(&arena);
 }
 
-Test(restore, a_plan_of_another_graph_is_passed_over, .timeout = 100)
+Test(restore, a_plan_of_another_graph_is_passed_over)
 {
     static const struct mg_zoo_option small[] = {{"layers", "2"}}, large[] = {{"layers", "4"}};
     struct mg_arena arena;

@@ -325,7 +325,7 @@ static double figure2_latency(uint32_t techniques)
     return latency;
 }
 
-Test(search, figure_2_fits_by_fission_by_swapping_and_by_both, .timeout = 60)
+Test(search, figure_2_fits_by_fission_by_swapping_and_by_both)
 {
     double fission = figure2_latency(MG_TECHNIQUE_FISSION), swap = figure2_latency(MG_TECHNIQUE_SWAP);
     double both = figure2_latency(MG_TECHNIQUE_FISSION | MG_TECHNIQUE_SWAP), all = figure2_latency(MG_TECHNIQUE_ALL);
@@ -336,7 +336,7 @@ Test(search, figure_2_fits_by_fission_by_swapping_and_by_both, .timeout = 60)
 
 /* ---- determinism ---- */
 
-Test(search, the_same_evaluations_and_seed_give_the_same_plans, .timeout = 60)
+Test(search, the_same_evaluations_and_seed_give_the_same_plans)
 {
     char first[64][17];
     uint32_t count = 0;
@@ -363,7 +363,7 @@ Test(search, the_same_evaluations_and_seed_give_the_same_plans, .timeout = 60)
 
 /* ---- budgets ---- */
 
-Test(search, a_budget_of_evaluations_is_never_exceeded, .timeout = 60)
+Test(search, a_budget_of_evaluations_is_never_exceeded)
 {
     for (uint64_t budget = 1; budget < 1500; budget += 1 + budget / 3) {
         struct bench b;
@@ -384,7 +384,7 @@ static double slow_clock(void *context)
     return *time += 0.03;
 }
 
-Test(search, the_clock_changes_nothing_before_it_ends_the_search, .timeout = 60)
+Test(search, the_clock_changes_nothing_before_it_ends_the_search)
 {
     double time = 0;
     const struct mg_observer slow = {.now = slow_clock, .context = &time};
@@ -486,7 +486,7 @@ static bool out_of_patience(void *context)
     return *patience == 0 || --*patience == 0;
 }
 
-Test(search, whoever_cancels_is_heard_in_every_phase, .timeout = 60)
+Test(search, whoever_cancels_is_heard_in_every_phase)
 {
     for (uint32_t looks = 1; looks < 300; looks += 1 + looks / 4) {
         uint32_t patience = looks;
@@ -509,7 +509,7 @@ static double clock_by_looks(void *context)
     return *time += 1;
 }
 
-Test(search, seconds_end_in_every_phase, .timeout = 60)
+Test(search, seconds_end_in_every_phase)
 {
     for (uint32_t seconds = 1; seconds < 1000; seconds += 1 + seconds / 4) {
         double time = 0;
@@ -529,7 +529,7 @@ Test(search, seconds_end_in_every_phase, .timeout = 60)
 
 /* ---- numerics ---- */
 
-Test(search, exact_numerics_offer_nothing_that_the_checker_refuses, .timeout = 60)
+Test(search, exact_numerics_offer_nothing_that_the_checker_refuses)
 {
     struct bench b;
     struct mg_search_result r;

@@ -26,7 +26,7 @@ static void teardown(void)
     fixture_release(&f);
 }
 
-TestSuite(store, .init = setup, .fini = teardown, .timeout = 30);
+TestSuite(store, .init = setup, .fini = teardown);
 
 static void save(const char *id, const struct mg_store_point *points, size_t n)
 {

@@ -28,7 +28,7 @@ static void teardown(void)
     fixture_release(&f);
 }
 
-TestSuite(store_durable, .init = setup, .fini = teardown, .timeout = 60);
+TestSuite(store_durable, .init = setup, .fini = teardown);
 
 static void open_ok(void)
 {

@@ -84,7 +84,7 @@ static void teardown(void)
     fixture_release(&f);
 }
 
-TestSuite(store_measured, .init = setup, .fini = teardown, .timeout = 60);
+TestSuite(store_measured, .init = setup, .fini = teardown);
 
 static struct mg_measured answer_to(int64_t number, double latency_s)
 {

@@ -118,7 +118,7 @@ static void teardown(void)
     fixture_release(&f);
 }
 
-TestSuite(store_timings, .init = setup, .fini = teardown, .timeout = 60);
+TestSuite(store_timings, .init = setup, .fini = teardown);
 
 Test(store_timings, a_retry_adds_nothing)
 {
