@@ -133,6 +133,8 @@ static enum mg_code take_given(struct mg_infer *t, const struct mg_attr_rule *ru
             out->ints = mg_arena_copy(t->arena, given->ints, given->count * sizeof(int64_t));
         else if (given->type == MG_ATTR_TYPE_STRING)
             out->string = mg_arena_strdup(t->arena, given->string);
+        else if (rule->presence == MG_ATTR_FLAG && given->i != 0 && given->i != 1)
+            return fail_attr(t, rule->key, mg_arena_printf(t->arena, "is %lld, must be 0 or 1", (long long)given->i));
         return MG_OK;
     }
     if (rule->type != MG_ATTR_TYPE_FLOAT || given->type != MG_ATTR_TYPE_INT)

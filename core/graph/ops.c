@@ -5,6 +5,7 @@
 #include "graph/ops_priv.h"
 
 #define INT(key, value) {MG_ATTR_##key, MG_ATTR_TYPE_INT, MG_ATTR_DEFAULTED, value, 0, NULL},
+#define FLAG(key, value) {MG_ATTR_##key, MG_ATTR_TYPE_INT, MG_ATTR_FLAG, value, 0, NULL},
 #define NEED_INT(key) {MG_ATTR_##key, MG_ATTR_TYPE_INT, MG_ATTR_NEEDED, 0, 0, NULL},
 #define REAL(key, value) {MG_ATTR_##key, MG_ATTR_TYPE_FLOAT, MG_ATTR_DEFAULTED, 0, value, NULL},
 #define NEED_REAL(key) {MG_ATTR_##key, MG_ATTR_TYPE_FLOAT, MG_ATTR_NEEDED, 0, 0, NULL},

@@ -12,6 +12,7 @@
 enum mg_presence {
     MG_ATTR_NEEDED,
     MG_ATTR_DEFAULTED,
+    MG_ATTR_FLAG,        /* with a default too; 0 or 1 */
     MG_ATTR_LISTED,      /* optional list, completed by the shape rule */
     MG_ATTR_PER_SPATIAL, /* one number for each spatial dimension of operand 0 */
     MG_ATTR_PER_SIDE,    /* two */

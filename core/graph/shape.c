@@ -131,6 +131,9 @@ enum mg_code mg_shape_same(struct mg_infer *t)
 /* Updates: state may be wider than the gradient. */
 enum mg_code mg_shape_update(struct mg_infer *t)
 {
+    int64_t power = t->type == MG_OP_MOMENT ? mg_infer_int(t, MG_ATTR_POWER) : 1;
+    if (power != 1 && power != 2)
+        return mg_infer_fail(t, "/attrs/power", "attribute 'power' is %lld, must be 1 or 2", (long long)power);
     MG_TRY(same_shapes(t));
     return result(t, 0, &t->in[0], t->in_dtype[0]);
 }

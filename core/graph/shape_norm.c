@@ -250,6 +250,9 @@ static int64_t pool_size(struct mg_infer *t, uint32_t d, uint32_t spatial, int64
 static enum mg_code pooled(struct mg_infer *t, const struct mg_shape *x, struct mg_shape *out)
 {
     uint32_t spatial = x->rank - 2;
+    const struct mg_attr *p = mg_infer_attr(t, MG_ATTR_P);
+    if (p && p->i < 1)
+        return mg_infer_fail(t, "/attrs/p", "attribute 'p' is %lld, must be at least 1", (long long)p->i);
     MG_TRY(mg_infer_list_size(t, MG_ATTR_KERNEL_SHAPE, spatial));
     *out = *x;
     for (uint32_t d = 0; d < spatial; d++) {

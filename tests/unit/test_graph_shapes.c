@@ -163,6 +163,23 @@ Test(graph_shapes, errors_name_the_place)
     bench_close(&b);
 }
 
+Test(graph_shapes, attributes_take_only_their_values)
+{
+    struct bench b;
+    bench_open(&b);
+    mg_value x = input(&b, "x", SHAPE(4, 6)), w = input(&b, "w", SHAPE(6, 4)), image = input(&b, "i", SHAPE(1, 2, 8));
+    FAILS(b, op1(&b, MG_OP_MATMUL, "m", VALUES(x, w), ATTRS(INT_OF(TRANS_B, 7))), "'trans_b' is 7, must be 0 or 1",
+          "/ops/0/attrs/trans_b");
+    FAILS(b, op1(&b, MG_OP_REDUCE_SUM, "s", VALUES(x), ATTRS(INT_OF(KEEPDIMS, -1))), "'keepdims' is -1, must be 0 or 1",
+          "/ops/1/attrs/keepdims");
+    FAILS(b, op1(&b, MG_OP_MOMENT, "v", VALUES(x, x), ATTRS(INT_OF(POWER, 3))), "'power' is 3, must be 1 or 2",
+          "/ops/2/attrs/power");
+    FAILS(b, op1(&b, MG_OP_LP_NORM, "n", VALUES(x), ATTRS(INT_OF(P, 0))), "'p' is 0, must be 1 or 2", "/ops/3/attrs/p");
+    FAILS(b, op1(&b, MG_OP_LP_POOL, "l", VALUES(image), ATTRS(LIST_OF(KERNEL_SHAPE, 2), INT_OF(P, 0))),
+          "'p' is 0, must be at least 1", "/ops/4/attrs/p");
+    bench_close(&b);
+}
+
 Test(graph_shapes, declared_results_must_agree)
 {
     struct bench b;
