@@ -20,19 +20,29 @@ static int fail(const struct mg_error *err)
     return err->code == MG_ERR_INVALID ? MG_EXIT_USAGE : MG_EXIT_FAILED;
 }
 
-/* "30d", "12h" from now, or a day (UTC). */
-static bool read_expiry(const char *text, int64_t *ms)
+/* Seconds from now: "30d", "12h", or a day (UTC). Not above 0: it is none of these. */
+static double read_expiry(const char *text)
 {
     char *end;
     struct tm day = {0};
     double count = strtod(text, &end);
-    if (end != text && count > 0 && (strcmp(end, "d") == 0 || strcmp(end, "h") == 0)) {
-        *ms = ((int64_t)time(NULL) + (int64_t)(count * (*end == 'd' ? 86400 : 3600))) * 1000;
-        return true;
-    }
+    if (end != text && (strcmp(end, "d") == 0 || strcmp(end, "h") == 0))
+        return count * (*end == 'd' ? 86400 : 3600);
     const char *rest = strptime(text, "%Y-%m-%d", &day);
-    *ms = rest && !*rest ? (int64_t)timegm(&day) * 1000 : 0;
-    return *ms > 0;
+    return rest && !*rest ? difftime(timegm(&day), time(NULL)) : 0;
+}
+
+/* NULL, or what is wrong with it. */
+static const char *set_expiry(const char *text, struct mg_token *token)
+{
+    static const double most_seconds = 100 * 365.25 * 86400;
+    double seconds = read_expiry(text);
+    if (!(seconds > 0))
+        return "--expires is a time like 90d or 12h, or a day to come like 2030-01-31";
+    if (seconds > most_seconds)
+        return "--expires lies more than 100 years ahead; without it the token does not expire";
+    token->expires_at = ((int64_t)time(NULL) + (int64_t)seconds) * 1000;
+    return NULL;
 }
 
 static int add(const struct mg_options *options, const char *name)
@@ -46,12 +56,11 @@ static int add(const struct mg_options *options, const char *name)
         fprintf(stderr, "magisd token add: --role is read, submit, measure or admin\n");
         return MG_EXIT_USAGE;
     }
-    if (expires && !read_expiry(expires, &token.expires_at)) {
-        fprintf(stderr, "magisd token add: --expires is a time like 90d or 12h, or a day like 2030-01-31\n");
-        return MG_EXIT_USAGE;
-    }
-    if (strlen(name) >= sizeof token.name) {
-        fprintf(stderr, "magisd token add: the name is too long\n");
+    const char *wrong = expires ? set_expiry(expires, &token) : NULL;
+    if (!wrong && strlen(name) >= sizeof token.name)
+        wrong = "the name is too long";
+    if (wrong) {
+        fprintf(stderr, "magisd token add: %s\n", wrong);
         return MG_EXIT_USAGE;
     }
     snprintf(token.name, sizeof token.name, "%s", name);

@@ -139,7 +139,8 @@ def test_end_of_tokens(t):
     t.check("twice the same name", token(daemon.data, "add", "brief", "--role", "read").returncode == 2)
     t.check("a revoked name is free again", token(daemon.data, "add", "gone", "--role", "read").returncode == 0)
     for bad in (("add", "x"), ("add", "x", "--role", "king"), ("add", "x y", "--role", "read"), ("add",), (),
-                ("add", "x", "--role", "read", "--expires", "soon"), ("add", "n" * 60, "--role", "read")):
+                ("add", "x", "--role", "read", "--expires", "soon"), ("add", "x", "--role", "read", "--expires", "1999-01-01"),
+                ("add", "x", "--role", "read", "--expires", "99999999999d"), ("add", "n" * 60, "--role", "read")):
         t.equal("usage: %r" % (bad,), token(daemon.data, *bad).returncode, 2)
     listed = token(daemon.data, "list").stdout
     t.check("list", all(role + "-er" in listed for role in ROLES) and "mgt_" not in listed, listed)
