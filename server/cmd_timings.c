@@ -214,6 +214,28 @@ static bool send_pieces(const struct timings *t, const char *data, size_t size, 
     return start == end || send_lines(t, start, (size_t)(end - start), sum);
 }
 
+/* Of a file that was cut nothing is sent: every line is whole before the first one goes. */
+static bool check_lines(const char *path, const char *data, size_t size)
+{
+    size_t number = 1;
+    for (const char *at = data, *end = data + size; at < end; number++) {
+        const char *stop = memchr(at, '\n', (size_t)(end - at));
+        size_t length = (size_t)((stop ? stop : end) - at);
+        json_t *line = json_loadb(at, length, 0, NULL);
+        bool whole = json_is_object(line) || strspn(at, " \t\r") >= length;
+        json_decref(line);
+        if (!whole) {
+            fprintf(stderr,
+                    stop ? "magisd timings: %s: line %zu is no JSON object; nothing was imported\n"
+                         : "magisd timings: %s ends within line %zu, it was cut; nothing was imported: copy it whole\n",
+                    path, number);
+            return false;
+        }
+        at += length + (stop != NULL);
+    }
+    return true;
+}
+
 static int import(const struct timings *t)
 {
     char *data;
@@ -221,6 +243,10 @@ static int import(const struct timings *t)
     struct sent sum = {0};
     if (!mg_file_read(t->options->argument[1], MOST_FILE, &data, &size))
         return MG_EXIT_USAGE;
+    if (!check_lines(t->options->argument[1], data, size)) {
+        free(data);
+        return MG_EXIT_USAGE;
+    }
     bool good = send_pieces(t, data, size, &sum);
     free(data);
     printf("%lld added, %lld known before, %lld suspect\n", (long long)sum.added, (long long)sum.known,

@@ -142,6 +142,12 @@ def test_command_line(t):
     again = timings("import", path)
     t.check("import of what is there", again.returncode == 0 and again.stdout.startswith("0 added, %d known" % len(all_rows())),
             again)
+    cut = os.path.join(daemon.home, "cut.ndjson")
+    with open(cut, "w") as file:
+        file.write(open(path).read()[:-20])
+    refused = timings("import", cut)
+    t.check("a file that was cut", refused.returncode == 2 and not refused.stdout and
+            "within line %d" % len(lines) in refused.stderr, refused)
     t.check("list", timings("list").stdout.count("model:rtx3090") >= min(len(all_rows()), 2000))
     t.check("stats", "model:rtx3090" in timings("stats").stdout)
     want = timings("missing")
