@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import * as format from "../../web/js/format.js";
 import {momentsOf} from "../../web/js/timeline_data.js";
+import {personWords} from "../../web/js/problem.js";
 import {axisWords, groupHot, limitWords, planWords, priceWords, repricedWords} from "../../web/js/words.js";
 import {Checks} from "./lib.mjs";
 
@@ -105,6 +106,16 @@ await checks.check("a region of very many parts is drawn by its largest moment",
     const moments = momentsOf({points: [[0, 0], ...body, [10, 0]], latency_s: 10,
         regions: [{id: 0, parent: null, parts: 8192, from_point: 0, to_point: 101}]});
     assert.deepEqual(moments, [[0, 0], [0, 99], [10, 0]]);
+});
+
+await checks.check("problems are told to a person, not to a program", () => {
+    const said = (name, more) => personWords({type: `/errors/${name}`, title: "T", hint: "H", ...more});
+    assert.deepEqual(said("invalid-graph", {pointer: "/zoo/batch"}),
+        {title: "Something that was asked for is not possible", place: "the network's batch", hint: "Correct the network's batch, and try again."});
+    assert.deepEqual(said("invalid-graph", {pointer: "/graph/ops/3"}), {title: "T", place: null, hint: "Correct it as it says above, and try again."});
+    assert.equal(said("invalid-request", {pointer: "/symbols/batch"}).place, "the size of batch");
+    assert.equal(said("busy").hint, "Try again in a few seconds.");
+    assert.deepEqual(said("no-space"), {title: "T", place: null, hint: "H"});
 });
 
 checks.end();

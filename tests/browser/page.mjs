@@ -65,6 +65,7 @@ async function noSidewaysScroll() {
 }
 
 let job;
+let small; // the address of the form with a small network that is worth planning
 
 await checks.check("the charts' library is the one that the lock file names", () => {
     for (const name of ["uPlot.esm.js", "uPlot.min.css"])
@@ -76,6 +77,7 @@ await checks.check("an empty store says what to do", async () => {
     await page.waitForURL(/\/ui\/$/);
     assert.match(await text(".welcome"), /No runs yet/);
     assert.equal(await page.locator(".welcome a.button").count(), 2);
+    small = await page.getAttribute(".welcome a.button >> nth=1", "href");
     await shot("empty");
 });
 
@@ -337,6 +339,15 @@ await checks.check("a phone's width needs no sideways scrolling", async () => {
         await noSidewaysScroll();
         await shot(`phone-${name}`);
     }
+    const seen = await page.$$eval(".facts .dotted > span", (pieces) => pieces.map((piece) => {
+        const row = piece.parentElement.getBoundingClientRect();
+        const dot = getComputedStyle(piece, "::before").content;
+        return {dot, first: piece.getBoundingClientRect().left - row.left < 1, text: piece.textContent};
+    }));
+    assert.ok(seen.length > 3 && seen.some(({first}, i) => first && i > 0), "the facts take several lines");
+    assert.ok(seen.every(({dot, text}) => dot.includes("·") && !text.includes("·")), JSON.stringify(seen));
+    const clipped = await page.$eval(".facts .dotted", (row) => getComputedStyle(row).clipPath);
+    assert.match(clipped, /inset/, "the dots at the beginning of lines are cut off");
     await page.setViewportSize({width: 1280, height: 900});
 });
 
@@ -347,7 +358,8 @@ await checks.check("a wrong option is shown at its field, with what to do", asyn
     await page.fill("[name='zoo.batch']", "0");
     await page.click("#start");
     await page.waitForSelector(".problem");
-    assert.match(await text(".problem"), /What to do:/);
+    assert.match(await text(".problem"), /What to do: Correct the network's batch/);
+    assert.doesNotMatch(await text(".problem"), /pointer|\/zoo\/batch|graph is wrong/);
     assert.equal(await page.evaluate(() => document.activeElement.name), "zoo.batch");
     await shot("problem");
     // The browser itself reports the status of the answer; nothing else may be said.
@@ -361,6 +373,58 @@ await checks.check("an estimate comes without a run", async () => {
     await page.click("text=Estimate only");
     await page.waitForSelector("#estimate");
     assert.match(await text("#estimate"), /an eager framework needs [\d.]+ MB/);
+});
+
+await checks.check("the small network of the first page saves a good deal", async () => {
+    await open("#/new");
+    await open(small);
+    await until("the form is as the address says", async () => await page.locator("[name='zoo.layers']").count() === 1
+        && await page.inputValue("[name='zoo.layers']") === "12");
+    assert.equal(await page.inputValue("[name='zoo.batch']"), "4096");
+    await page.selectOption("#model", "bert-base");
+    assert.notEqual(await page.inputValue("[name='zoo.layers']"), "4096", "the options are of the one network alone");
+    assert.equal(await page.inputValue("[name='zoo.batch']"), "32");
+    await page.selectOption("#model", "mlp");
+    await page.check("input[name=unit][value=evaluations]");
+    await page.fill("[name=budget]", "1000");
+    await page.click("#start");
+    await state("succeeded");
+    const {best} = await api(`/jobs/${page.url().slice(-12)}`);
+    assert.ok(best.memory_ratio < 0.7 && best.latency_ratio <= 1.1, JSON.stringify(best));
+});
+
+await checks.check("the plan that is shown is seen in the chart, also far from the limit", async () => {
+    const body = JSON.stringify({zoo: {model: "mlp", batch: 4096, layers: 12}, training: {loss: "mse", optimizer: "sgd"}, device: "rtx3090",
+        limit: {memory_ratio: 0.25}, budget: {evaluations: 1000}});
+    const run = await (await fetch(`${daemon.url}/optimize?wait=60`, {method: "POST", headers: {"Content-Type": "application/json"}, body})).json();
+    assert.ok(run.outcome === "not_met" && run.best.latency_ratio > 1.5, JSON.stringify(run.best));
+    await open(`#/jobs/${run.id}`);
+    await page.waitForSelector(".timeline canvas");
+    const [pick] = await page.evaluate(() => [getComputedStyle(document.documentElement).getPropertyValue("--pick").trim()]);
+    const rgb = pick.match(/[0-9a-f]{2}/gi).map((x) => parseInt(x, 16));
+    const drawn = await page.$eval(".chart[role=slider] canvas", (canvas, [r, g, b]) => {
+        const {data} = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+        let n = 0;
+        for (let i = 0; i < data.length; i += 4)
+            n += data[i] === r && data[i + 1] === g && data[i + 2] === b;
+        return n;
+    }, rgb);
+    assert.ok(drawn > 20, `${drawn} pixels of the ring around it`);
+});
+
+await checks.check("an address that leads to nothing says so, and leads on", async () => {
+    const known = complaints.length;
+    for (const [hash, title] of [["#/jobs/none", "There is no such run"], ["#/nonsense", "There is no such page"], ["#/jobs/", "There is no such page"]]) {
+        await open("#/new");
+        await open(hash);
+        await page.waitForSelector("#nothing");
+        assert.equal(await text("h1"), title);
+        assert.equal(await page.title(), `${title} · magisd`);
+        assert.doesNotMatch(await text("#main"), /Loading/);
+        await page.click("#nothing a:has-text('All runs')");
+        await page.waitForSelector(".runs");
+    }
+    assert.ok(complaints.splice(known).every((line) => /status of 404/.test(line)));
 });
 
 await checks.check("a limit is sent and its outcome shown", async () => {

@@ -18,7 +18,7 @@ function table(caption, about, heads, rows) {
             h("tbody", null, rows))));
 }
 
-const shell = (text) => h("pre", {tabindex: 0}, text);
+const shell = (text) => h("pre", {class: "command", tabindex: 0}, text);
 
 // A processor has no profile of its own until one has made it.
 function howToMeasure() {

@@ -33,6 +33,11 @@ export function append(el, children) {
             el.append(child);
 }
 
+// Pieces with a dot between those that share a line; none hangs at a line's end.
+export function dotted(kind, pieces) {
+    return h("span", {class: `${kind} dotted`}, pieces.filter(Boolean).map((piece) => h("span", null, piece)));
+}
+
 export function fill(el, ...children) {
     el.replaceChildren();
     append(el, children);

@@ -36,24 +36,26 @@ function wordsOf({default: fallback, help}) {
     return [explained, listed].find((words) => words.length > 1 && words.includes(fallback)) ?? null;
 }
 
-function parameterField(parameter) {
+function parameterField(parameter, given) {
     const numeric = /^-?\d+(\.\d+)?$/.test(parameter.default);
     const words = numeric ? null : wordsOf(parameter);
     const name = `zoo.${parameter.name}`;
     const control = words
-        ? h("select", {name, "data-default": parameter.default}, options(words.map((word) => [word, word]), parameter.default))
-        : h("input", {name, value: parameter.default, "data-default": parameter.default, inputmode: numeric ? "numeric" : null,
+        ? h("select", {name, "data-default": parameter.default}, options(words.map((word) => [word, word]), given ?? parameter.default))
+        : h("input", {name, value: given ?? parameter.default, "data-default": parameter.default, inputmode: numeric ? "numeric" : null,
             autocomplete: "off", spellcheck: "false"});
     return field(parameter.name, control, parameter.help, `/zoo/${parameter.name}`);
 }
 
-function zooPart(networks, chosen) {
+// `query` names the network and its parameters: #/new?model=mlp&batch=4096
+function zooPart(networks, query) {
+    const chosen = query.get("model") ?? "bert-base";
     const box = h("div", {class: "grid"});
     const select = h("select", {name: "model", id: "model", onchange: () => draw()},
         networks.map((n) => h("option", {value: n.name, selected: n.name === chosen}, n.title ? `${n.name} – ${n.title}` : n.name)));
     const draw = () => {
         const network = networks.find((n) => n.name === select.value) ?? networks[0];
-        fill(box, network.parameters.map(parameterField));
+        fill(box, network.parameters.map((p) => parameterField(p, network.name === chosen ? query.get(p.name) : null)));
     };
     draw();
     return h("div", {class: "stack", id: "from-zoo"}, field("Network", select, null, "/zoo/model"), box);
@@ -98,8 +100,8 @@ function filePart(form) {
     return h("div", {class: "stack", id: "from-file", hidden: true}, zone, symbols);
 }
 
-function networkCard(networks, chosen, form) {
-    const zoo = zooPart(networks, chosen);
+function networkCard(networks, query, form) {
+    const zoo = zooPart(networks, query);
     const file = filePart(form);
     const pick = (event) => {
         zoo.hidden = event.target.value !== "zoo";
@@ -249,7 +251,7 @@ export function showForm(main, query) {
     function draw(networks, devices) {
         const start = h("button", {type: "submit", class: "primary", id: "start"}, "Start");
         const look = h("button", {type: "button", onclick: () => form.reportValidity() && act(look, estimate)}, "Estimate only");
-        fill(form, h("div", {class: "columns"}, h("div", {class: "stack"}, networkCard(networks, query.get("model") ?? "bert-base", form)),
+        fill(form, h("div", {class: "columns"}, h("div", {class: "stack"}, networkCard(networks, query, form)),
             h("div", {class: "stack"}, limitCard(devices), budgetCard(), h("p", {class: "row"}, start, look), result)));
         form.addEventListener("submit", (event) => { event.preventDefault(); act(start, submit); });
     }

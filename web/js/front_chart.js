@@ -69,6 +69,7 @@ export class FrontChart {
     choose(point, series) {
         this.chosen = point;
         this.chosenSeries = series;
+        this.widen(point.latency_ratio);
         this.mounted?.chart().redraw(false);
         this.tell();
     }
@@ -223,9 +224,13 @@ export class FrontChart {
             return;
         event.preventDefault();
         const point = front[Math.max(0, Math.min(front.length - 1, to))];
-        if (point.latency_ratio > this.range)
-            this.setRange(Infinity);
         this.onChoose(point, "front");
+    }
+
+    // The chosen point is seen, also where it is the nearest to a limit and takes much longer.
+    widen(ratio) {
+        if (ratio > this.range)
+            this.setRange(ratio * 1.1);
     }
 
     setRange(range) {

@@ -1,7 +1,7 @@
 // The list of runs: searched and filtered by the daemon, a page at a time, refreshed while anything runs.
 import {api} from "./api.js";
 import {isEnded, labelChips, stateBadge, STATES, titleOf} from "./badge.js";
-import {fill, h} from "./dom.js";
+import {dotted, fill, h} from "./dom.js";
 import {ago, bytes, change, moment, time} from "./format.js";
 import {asProblem, problemCard} from "./problem.js";
 
@@ -28,7 +28,7 @@ function row(job) {
     const href = `#/jobs/${job.id}`;
     return h("tr", {onclick: (event) => event.target.closest("a, button") || (location.hash = href)},
         h("td", {class: "run"}, h("a", {href}, titleOf(job)),
-            h("span", {class: "sub"}, h("span", {class: "faint"}, job.name && job.network ? `${job.network} · ${job.id}` : job.id), labelChips(job))),
+            h("span", {class: "sub"}, dotted("faint", [job.name && job.network, job.id]), labelChips(job))),
         h("td", {class: "state"}, stateBadge(job), progressOf(job)),
         h("td", {"data-label": "Device"}, job.device ?? "–"),
         h("td", {class: "num", "data-label": "Original"}, bytes(job.original?.peak_bytes)),
@@ -54,7 +54,7 @@ function welcome() {
             + "what to compute again, what to park in host memory, and in which order. You get the whole range of trade-offs "
             + "between memory and time, and a checked plan for each."),
         h("p", {class: "row"}, h("a", {class: "button primary", href: "#/new"}, "Start a first run"),
-            h("a", {class: "button", href: "#/new?model=mlp"}, "Try a small one (mlp)")));
+            h("a", {class: "button", href: "#/new?model=mlp&batch=4096&layers=12"}, "Try a small one (mlp)")));
 }
 
 function addressOf(state, cursor) {

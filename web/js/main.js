@@ -1,10 +1,11 @@
-// Where one is: #/ the list, #/new the form, #/devices what is measured, #/jobs/ID a run. A page is a function that draws into
-// <main> and returns what is to be called when one leaves.
+// Where one is: #/ the list, #/new the form, #/devices what is measured, #/jobs/ID a run; nothing elsewhere. A page is a function
+// that draws into <main> and returns what is to be called when one leaves.
 import {api} from "./api.js";
 import {showDevices} from "./devices.js";
-import {fill} from "./dom.js";
+import {fill, h} from "./dom.js";
 import {showForm} from "./form.js";
 import {showList} from "./list.js";
+import {showNothing} from "./nothing.js";
 import {showRun} from "./run.js";
 import {startTheme} from "./theme.js";
 import {startToken, takeTokenFromAddress} from "./token.js";
@@ -18,11 +19,13 @@ function pageOf(hash) {
     const run = /^\/jobs\/([0-9a-z]+)$/.exec(path);
     if (run)
         return ["run", () => showRun(main, run[1])];
+    if (path === "" || path === "/")
+        return ["list", () => showList(main, new URLSearchParams(query))];
     if (path === "/devices")
         return ["devices", () => showDevices(main)];
     if (path === "/new")
         return ["new", () => showForm(main, new URLSearchParams(query))];
-    return ["list", () => showList(main, new URLSearchParams(query))];
+    return ["nothing", () => showNothing(main, "There is no such page", h("p", null, "Nothing is at ", h("code", null, hash), "."))];
 }
 
 function route() {

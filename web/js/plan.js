@@ -1,7 +1,7 @@
 // The chosen plan beside the original: timelines, what holds memory at the peak, what the plan does.
 import {api} from "./api.js";
 import {downloads} from "./downloads.js";
-import {fill, h, toast} from "./dom.js";
+import {dotted, fill, h, toast} from "./dom.js";
 import {bytes, change, count, plural, time} from "./format.js";
 import {asProblem, problemCard} from "./problem.js";
 import {KIND_COLOURS, TimelineChart} from "./timeline_chart.js";
@@ -34,7 +34,7 @@ function hotList(timeline, whole) {
             h("span", {class: "num"}, bytes(group.bytes)),
             h("span", {class: "hot-bar", "aria-hidden": "true"}, h("span", {style: {width: `${(100 * group.bytes / top).toFixed(1)}%`,
                 background: `var(${KIND_COLOURS[group.kind] ?? "--k-other"})`}})),
-            h("small", {class: "faint"}, [group.values.length ? group.kind : null, aboutGroup(group)].filter(Boolean).join(" · ")));
+            h("small", null, dotted("faint", [group.values.length ? group.kind : null, aboutGroup(group)])));
     }));
 }
 
@@ -197,8 +197,8 @@ export class PlanView {
         return h("section", {class: "card does", "aria-labelledby": "does-title"},
             h("div", {class: "card-head"}, h("h2", {id: "does-title"}, series ? "The chosen baseline" : isOriginal ? "The original" : "The chosen plan"),
                 this.why = this.whyLine(point)),
-            h("p", {class: "figures"}, h("strong", null, figures),
-                isOriginal ? null : h("span", {class: "faint"}, ` · arena ${bytes(point.arena_bytes)}`)),
+            h("p", {class: "figures"}, dotted("", [h("strong", null, figures),
+                isOriginal ? null : h("span", {class: "faint"}, `arena ${bytes(point.arena_bytes)}`)])),
             h("p", {id: "plan-words"}, isOriginal ? "Every operator once, in the order of the graph, each value freed after its last reader: "
                 + "what an eager framework does." : planWords(chosen, this.batch, point.memory_ratio < 1)),
             this.basis = this.basisLine(point),
@@ -238,9 +238,9 @@ export class PlanView {
                 button.disabled = false;
             }
         };
-        return h("p", {id: "plan-basis", class: "faint"}, basisWords(point), " ", measuringWords(point), " ", again,
-            point.k === null || point.k === undefined ? null : [h("button", {type: "button", class: "link", id: "do-reprice",
-                onclick: reprice}, "Price it anew"), " "],
+        return h("p", {id: "plan-basis", class: "faint row"}, h("span", null, basisWords(point), " ", measuringWords(point), " ", again),
+            point.k === null || point.k === undefined ? null : h("button", {type: "button", class: "link", id: "do-reprice",
+                onclick: reprice}, "Price it anew"),
             open || !point.basis ? null : h("button", {type: "button", class: "link", id: "do-measure", onclick: ask},
                 point.measured ? "Measure it again" : "Measure it on a device"));
     }

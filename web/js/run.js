@@ -1,10 +1,11 @@
 // A run: its state as it happens, the front, the chosen plan beside the original, downloads.
 import {address, api} from "./api.js";
 import {isEnded, labelChips, stateBadge, titleOf} from "./badge.js";
-import {fill, h, icon, toast} from "./dom.js";
+import {dotted, fill, h, icon, toast} from "./dom.js";
 import {bytes, change, count, moment, time} from "./format.js";
 import {FrontChart} from "./front_chart.js";
 import {frontTable} from "./front_table.js";
+import {showNothing} from "./nothing.js";
 import {PlanView} from "./plan.js";
 import {asProblem, problemCard} from "./problem.js";
 import {follow} from "./stream.js";
@@ -43,7 +44,7 @@ function progressCard(job) {
         : job.queue ? `place ${job.queue.position} in the queue` : "being read";
     return h("div", {class: "card progress"},
         h("progress", {max: 1, value: running ? fraction : null, "aria-label": "Progress of the search"}),
-        h("span", null, h("span", {id: "progress-words"}, words), running ? h("span", {class: "faint"}, fraction < 1 ? ` · ${Math.floor(fraction * 100)} %` : " · gathering the plans") : null));
+        h("span", null, h("span", {id: "progress-words"}, words), running ? h("span", {class: "faint"}, fraction < 1 ? `, ${Math.floor(fraction * 100)} % of the budget` : ", gathering the plans") : null));
 }
 
 function outcomeCard(job) {
@@ -76,7 +77,7 @@ function facts(job, request, points) {
         list.push(job.pinned ? "kept until deleted" : `kept until ${new Date(job.expires_at).toLocaleDateString()}`);
     if (job.attempts > 1)
         list.push(`attempt ${job.attempts}`);
-    return h("p", {class: "faint facts"}, list.filter(Boolean).join(" · "));
+    return h("p", {class: "facts"}, dotted("faint", list));
 }
 
 function limitsOf(job, request) {
@@ -119,7 +120,7 @@ function requestCard(request) {
 
 class RunPage {
     constructor(main, id) {
-        Object.assign(this, {id, job: null, pareto: null, request: null, choice: null, followsBest: true});
+        Object.assign(this, {main, id, job: null, pareto: null, request: null, choice: null, followsBest: true});
         this.stop = new AbortController();
         this.head = h("div", null, h("p", {class: "faint"}, "Loading…"));
         this.status = h("div", {class: "stack"});
@@ -144,7 +145,7 @@ class RunPage {
             await this.refresh();
         } catch (error) {
             if (!this.stop.signal.aborted)
-                fill(this.status, problemCard(asProblem(error), () => dispatchEvent(new Event("hashchange"))));
+                this.fail(error);
         }
     }
 
@@ -180,8 +181,20 @@ class RunPage {
             this.takeFront(pareto);
         } catch (error) {
             if (!this.stop.signal.aborted && error.status === 404)
-                fill(this.status, problemCard(asProblem(error)));
+                this.fail(error);
         }
+    }
+
+    fail(error) {
+        if (error.status === 404) {
+            this.leave();
+            showNothing(this.main, "There is no such run", h("p", null, "No run is called ", h("code", null, this.id),
+                ". Perhaps it was deleted, or its time to be kept is over; or the address was not copied whole."));
+            return;
+        }
+        if (!this.job)
+            fill(this.head, h("p", {class: "crumbs"}, h("a", {href: "#/"}, "Runs"), " / ", h("code", null, this.id)));
+        fill(this.status, problemCard(asProblem(error), () => dispatchEvent(new Event("hashchange"))));
     }
 
     async readRequest() {
