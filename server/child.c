@@ -5,10 +5,8 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* AddressSanitizer reserves its shadow as data, beyond any limit. */
@@ -63,6 +61,7 @@ bool mg_child_settle(const struct mg_child_limits *limits, long parent)
     /* A terminal tells the whole group; when a child ends is for the daemon to say. */
     signal(SIGINT, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* the write fails, and says why */
     set_oom_score(limits->oom_score);
     if (limits->background)
         give_way();
@@ -70,17 +69,4 @@ bool mg_child_settle(const struct mg_child_limits *limits, long parent)
         (LIMITS_DATA && limits->memory_bytes && !limit(RLIMIT_DATA, limits->memory_bytes)))
         return false;
     return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0;
-}
-
-const void *mg_child_map(int fd, size_t *size)
-{
-    struct stat status;
-    *size = 0;
-    if (fstat(fd, &status) != 0 || status.st_size <= 0)
-        return NULL;
-    void *data = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_SHARED, fd, 0);
-    if (data == MAP_FAILED)
-        return NULL;
-    *size = (size_t)status.st_size;
-    return data;
 }

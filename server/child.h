@@ -3,7 +3,6 @@
 #define MG_SERVER_CHILD_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 struct mg_child_limits {
@@ -16,7 +15,5 @@ struct mg_child_limits {
 /* Dies with its parent and not by a terminal's signals, takes the limits, gives up new privileges and core dumps.
  * False: the parent has gone already (it was `parent`), or a limit could not be set. */
 bool mg_child_settle(const struct mg_child_limits *limits, long parent);
-/* The whole of a descriptor, mapped read-only; NULL with *size 0 if it is empty. */
-const void *mg_child_map(int fd, size_t *size);
 
 #endif

@@ -50,6 +50,7 @@ static void read_config(const struct mg_options *o, struct mg_serve_config *conf
     config->intakes = count(o, MG_OPTION_INTAKES, 2);
     config->max_seconds = mg_options_number(o, MG_OPTION_MAX_SECONDS, 600);
     config->pause_seconds = mg_options_number(o, MG_OPTION_PAUSE_SECONDS, 60);
+    config->silence_seconds = mg_options_number(o, MG_OPTION_SILENCE_SECONDS, 300);
     config->max_queued = mg_options_uint(o, MG_OPTION_MAX_QUEUED, 1000);
     config->max_queued_per_owner = mg_options_uint(o, MG_OPTION_MAX_QUEUED_PER_OWNER, 50);
     config->min_free_bytes = mg_options_uint(o, MG_OPTION_MIN_FREE, 200000000);

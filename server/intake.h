@@ -68,8 +68,9 @@ typedef struct mg_intake mg_intake;
 int mg_intake_open(mg_intake **out, const struct mg_intake_config *config);
 mg_ticket mg_intake_ask(mg_intake *intake, const struct mg_intake_question *question, mg_reply_cb done, void *context);
 void mg_intake_forget(mg_intake *intake, mg_ticket ticket);
-/* The name of the class's device; NULL: there is no such class. Nothing happens where the question is gone. */
-void mg_intake_class_found(mg_intake *intake, mg_ticket ticket, const char *model);
+/* The name of the class's device; NULL: there is no such class, or the store had the problem (or NULL). Nothing happens
+ * where the question is gone. */
+void mg_intake_class_found(mg_intake *intake, mg_ticket ticket, const char *model, const char *problem);
 void mg_intake_stats(const mg_intake *intake, struct mg_intake_stats *out);
 /* Unanswered questions end as "draining"; `closed` is called when the children are gone. */
 void mg_intake_close(mg_intake *intake, void (*closed)(void *context), void *context);

@@ -29,12 +29,16 @@ void mg_intake_look_up(mg_intake *intake, struct mg_ask *ask, const char *class_
     intake->config.find_class(intake->config.class_context, class_id, ask->question.id);
 }
 
-void mg_intake_class_found(mg_intake *intake, mg_ticket ticket, const char *model)
+void mg_intake_class_found(mg_intake *intake, mg_ticket ticket, const char *model, const char *problem)
 {
     struct mg_ask *ask = mg_intake_take(&intake->looked_up, ticket);
     if (!ask)
         return;
     intake->queued--;
+    if (problem) {
+        mg_intake_conclude_problem(intake, ask, problem, "the store cannot tell whether there is such a device class");
+        return;
+    }
     if (!model) {
         refuse_class(intake, ask);
         return;

@@ -562,7 +562,11 @@ static void limit_processor_time(unsigned seconds)
 static bool serve_one(struct session *s)
 {
     struct ask a = {.question = &s->question, .device_dir = s->device_dir};
-    a.input = mg_child_map(s->in, &a.input_size);
+    struct mg_file input;
+    if (mg_file_map(&input, s->in)) {
+        a.input = input.data;
+        a.input_size = input.size;
+    }
     mg_arena_init(&a.arena, s->memory_bytes - s->memory_bytes / 4);
     mg_writer_init(&a.body);
     mg_writer_init(&a.meta);
@@ -573,8 +577,7 @@ static bool serve_one(struct session *s)
     mg_writer_release(&a.body);
     mg_writer_release(&a.meta);
     mg_arena_release(&a.arena);
-    if (a.input)
-        munmap((void *)(uintptr_t)a.input, a.input_size);
+    mg_file_close(&input);
     close(s->in);
     close(s->out);
     return good;

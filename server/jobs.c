@@ -10,7 +10,7 @@
 #include "server/clock.h"
 #include "server/jobs_priv.h"
 
-enum { TICK_MS = 1000, EXPIRE_TICKS = 60, FIRST_EXPIRE = 5, EXPIRE_BATCH = 50, FOR_EVER_DAYS = 1000000 };
+enum { EXPIRE_TICKS = 60, FIRST_EXPIRE = 5, EXPIRE_BATCH = 50, FOR_EVER_DAYS = 1000000 };
 
 void mg_jobs_say(const mg_jobs *jobs, const char *level, const char *event, const char *fmt, ...)
 {
@@ -86,6 +86,7 @@ static void free_job(mg_jobs *jobs, struct mg_job *job)
         mg_run_free(jobs, job);
     }
     each_text(&job->info, free_text);
+    free(job->unsaved_error);
     free(job);
 }
 
@@ -263,8 +264,12 @@ static void on_tick(uv_timer_t *timer)
     int64_t now = mg_clock_wall_ms();
     jobs->ticks++;
     for (struct mg_job *job = jobs->first; job; job = job->next)
-        if (!mg_job_state_ended(job->info.state))
+        if (!mg_job_state_ended(job->info.state)) {
             check_deadline(jobs, job, now);
+            mg_run_watch(jobs, job);
+            mg_run_settle(jobs, job);
+        }
+    mg_jobs_watch_store(jobs);
     if (jobs->draining) {
         finish_drain(jobs);
         return;
@@ -309,7 +314,7 @@ int mg_jobs_open(mg_jobs **out, const struct mg_jobs_config *config, void (*read
     jobs->stats.claiming = true;
     uv_timer_init(config->loop, &jobs->tick);
     jobs->tick.data = jobs;
-    uv_timer_start(&jobs->tick, on_tick, TICK_MS, TICK_MS);
+    uv_timer_start(&jobs->tick, on_tick, MG_TICK_MS, MG_TICK_MS);
     mg_store_recover(config->store, on_recovered, jobs);
     return 0;
 }
@@ -373,5 +378,6 @@ void mg_jobs_stats(const mg_jobs *jobs, struct mg_jobs_stats *out)
     out->workers = jobs->config.workers;
     out->workers_busy = jobs->running;
     out->draining = jobs->draining;
+    out->store_lost = jobs->store_lost;
     out->store_ok = jobs->opened && !jobs->store_failing;
 }

@@ -23,9 +23,10 @@ struct mg_jobs_config {
     const char *data_dir;   /* DIR */
     const char *public_url; /* prefix of links, "" for relative ones */
     unsigned workers;
-    double max_seconds;   /* --max-seconds */
-    double pause_seconds; /* --pause-seconds */
-    size_t max_queued;    /* --max-queued */
+    double max_seconds;     /* --max-seconds */
+    double pause_seconds;   /* --pause-seconds */
+    double silence_seconds; /* --silence-seconds */
+    size_t max_queued;      /* --max-queued */
     size_t max_queued_per_owner;
     uint64_t min_free_bytes;  /* below: no new jobs (507) */
     unsigned keep_days;       /* --keep-days; 0: for ever */
@@ -144,7 +145,7 @@ struct mg_jobs_stats {
     double search_seconds;
     bool claiming; /* false after five worker deaths in a minute, until one has done its job: /readyz says 503 */
     bool draining;
-    bool store_ok;
+    bool store_ok, store_lost;
 };
 void mg_jobs_stats(const mg_jobs *jobs, struct mg_jobs_stats *out);
 

@@ -107,24 +107,33 @@ static void fail(mg_jobs *jobs, struct mg_job *job, char *error)
                                              .elapsed_s = job->run->base_elapsed + job->run->elapsed_s};
     job->run->finished = true;
     mg_store_finish(jobs->config.store, job->info.id, &outcome, NULL, mg_run_saved, jobs);
-    free(error);
+    free(job->unsaved_error);
+    job->unsaved_error = error;
 }
 
 void mg_run_error(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_event *event)
 {
+    bool spool = strcmp(event->code, MG_WORKER_NO_SPOOL) == 0;
     bool input = strcmp(event->code, "invalid") == 0 || strcmp(event->code, "limit") == 0;
     const char *name = strcmp(event->code, "unsupported") == 0 ? "unsupported"
                        : input                                 ? "invalid-graph"
+                       : spool                                 ? "no-space"
                        : strcmp(event->code, "nomem") == 0     ? "worker-memory"
                                                                : "internal";
     mg_jobs_say(jobs, "error", "worker-error", "job %s: %s: %s", job->info.id, event->code, event->message);
     fail(jobs, job, mg_problem_document(name, event->message, event->pointer, NULL));
 }
 
-static char *death_document(const struct mg_worker_event *event)
+static char *death_document(const struct mg_worker_event *event, bool hung)
 {
     char detail[400];
-    if (event->signal == SIGKILL)
+    if (hung)
+        snprintf(
+            detail, sizeof detail,
+            "the search worker neither ended nor showed progress and was killed, twice; retry the job, and if it "
+            "fails again report it with its graph; a machine that is much too busy wants fewer workers (--workers) "
+            "or more patience (--silence-seconds)");
+    else if (event->signal == SIGKILL)
         snprintf(detail, sizeof detail,
                  "the search worker was killed (signal %d) twice, as the kernel does when memory runs out; free memory "
                  "or run fewer workers (--workers), then retry the job",
@@ -150,8 +159,9 @@ void mg_run_death(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_even
 {
     struct mg_run *run = job->run;
     bool ours = run->stopping && event->signal == SIGKILL; /* it took too long to hand over its front */
-    mg_jobs_say(jobs, ours ? "warn" : "error", ours ? "worker-killed" : "worker-died",
-                "job %s: status %d, signal %d: %s", job->info.id, event->exit_status, event->signal, event->errors);
+    if (!run->hung)
+        mg_jobs_say(jobs, ours ? "warn" : "error", ours ? "worker-killed" : "worker-died",
+                    "job %s: status %d, signal %d: %s", job->info.id, event->exit_status, event->signal, event->errors);
     if (ours && job->info.state == MG_JOB_RUNNING && jobs->draining) {
         mg_run_give_back(jobs, job);
         return;
@@ -162,7 +172,7 @@ void mg_run_death(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_even
         fail(jobs, job, mg_problem_document("internal", "the search worker wrote what it must not", "", NULL));
         return;
     }
-    char *error = death_document(event);
+    char *error = death_document(event, run->hung);
     run->finished = true;
     mg_store_requeue(jobs->config.store, job->info.id, MG_REQUEUE_CRASH, error, mg_run_saved, jobs);
     free(error);

@@ -59,6 +59,8 @@ static void fail(struct mg_call *call, const struct mg_store_result *result)
     if (result->code == MG_STORE_NOT_FOUND)
         mg_reply_fail(&reply, call->which[0] && result->job ? "plan-not-found" : "not-found", "", "%s",
                       result->message);
+    else if (result->code == MG_STORE_INVALID)
+        mg_reply_fail(&reply, "invalid-request", "/device", "%s", result->message);
     else if (result->code == MG_STORE_GONE) {
         char members[64];
         snprintf(members, sizeof members, "{\"replaced_by\":\"%.16s\"}",

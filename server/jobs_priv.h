@@ -11,6 +11,8 @@
 #include "server/worker.h"
 #include "store/store.h"
 
+#define MG_STORE_LOST "was removed or replaced under the running daemon: stop it, put the file back, start it again"
+
 enum { MG_RECENT_JOBS = 256, MG_STOP_GRACE_MS = 5000 };
 
 /* A point that a running job knows: reported by its worker, or from an earlier attempt. */
@@ -40,6 +42,9 @@ struct mg_run {
     double elapsed_s, fraction;
     uint64_t saved_at;   /* loop time of the last save of progress */
     uint64_t started_at; /* loop time */
+    uint64_t due_at;     /* loop time at which the search time of its worker is over; 0: it has evaluations */
+    unsigned silent;     /* ticks beyond it in which the worker said nothing */
+    bool hung;           /* it was silent for too long, and was killed */
     bool finished;       /* its end was given to the store, or it goes back to the queue */
     bool deadline;       /* stopped by its deadline */
     bool stopping;
@@ -53,6 +58,7 @@ struct mg_job {
     enum { MG_TIMINGS_UNASKED, MG_TIMINGS_ASKING, MG_TIMINGS_MISSING, MG_TIMINGS_THERE } measured; /* its operators */
     uint64_t looked_at;                                                                            /* loop time */
     int64_t deadline_at;
+    char *unsaved_error; /* the error that it fails with, while the store has not taken it */
 };
 
 /* A question that has not been answered. */
@@ -130,7 +136,7 @@ struct mg_jobs {
     struct mg_jobs_stats stats;
     uv_timer_t tick;
     unsigned ticks;
-    bool draining, hurry, opened, store_failing;
+    bool draining, hurry, opened, store_failing, store_lost;
     void (*drained)(void *context);
     void *drained_context;
     void (*ready)(void *context, int status);
@@ -194,6 +200,15 @@ void mg_run_stop(mg_jobs *jobs, struct mg_job *job);
 void mg_run_free(mg_jobs *jobs, struct mg_job *job);
 /* The callback of a run's writes: it carries the manager; the job is found by id, for it may be gone by then. */
 void mg_run_saved(void *ctx, const struct mg_store_result *result);
+
+/* ---- jobs_watch.c: once a tick ---- */
+enum { MG_TICK_MS = 1000 };
+/* Kills the job's worker if it hangs. */
+void mg_run_watch(mg_jobs *jobs, struct mg_job *job);
+/* Ends a job whose worker is gone and whose end the store did not take, or gives it back to the queue. */
+void mg_run_settle(mg_jobs *jobs, struct mg_job *job);
+/* Notices that the store's file was removed or replaced. */
+void mg_jobs_watch_store(mg_jobs *jobs);
 
 /* ---- jobs_front.c ---- */
 struct mg_known_point *mg_run_add_point(struct mg_run *run, const struct mg_front_point *point);

@@ -61,6 +61,7 @@ static void on_worker(void *context, const struct mg_worker_event *event)
         free(owner);
     if (!job || !job->run || (job->run->finished && !exits))
         return;
+    job->run->silent = 0;
     switch (event->kind) {
     case MG_WORKER_POINT:
         on_point(jobs, job, event);
@@ -155,6 +156,15 @@ static double seconds_of(const mg_jobs *jobs, const struct mg_job *job)
     return budget > 0 ? 0 : jobs->config.max_seconds;
 }
 
+/* When the worker's search time is over; one with evaluations alone has none. */
+static uint64_t due_at(const mg_jobs *jobs, const struct mg_job *job)
+{
+    double left = seconds_of(jobs, job);
+    if (job->info.budget_seconds <= 0 && job->info.budget_evaluations > 0)
+        return 0;
+    return uv_now(jobs->config.loop) + (uint64_t)((left > 0 ? left : job->info.budget_seconds) * 1000);
+}
+
 static void launch(mg_jobs *jobs, struct mg_job *job, const struct mg_store_result *work)
 {
     struct owner *owner = calloc(1, sizeof *owner);
@@ -187,6 +197,7 @@ static void launch(mg_jobs *jobs, struct mg_job *job, const struct mg_store_resu
         return;
     }
     jobs->stats.worker_starts++;
+    job->run->due_at = due_at(jobs, job);
     if (jobs->draining || job->info.state == MG_JOB_CANCELLING)
         mg_run_stop(jobs, job);
 }

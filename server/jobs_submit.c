@@ -435,12 +435,17 @@ void mg_jobs_read_again(mg_jobs *jobs, struct mg_job *job)
 
 /* ---- may a job come in at all? ---- */
 
-static const char *refusal(const mg_jobs *jobs, const char *owner, const char **detail)
+static const char *refusal(mg_jobs *jobs, const char *owner, const char **detail)
 {
     struct statvfs disk;
     if (jobs->draining || !jobs->opened) {
         *detail = "the daemon is stopping";
         return "draining";
+    }
+    mg_jobs_watch_store(jobs);
+    if (jobs->store_lost) {
+        *detail = "store.db in the daemon's directory " MG_STORE_LOST;
+        return "store-failed";
     }
     if (mg_jobs_unfinished(jobs, NULL) >= jobs->config.max_queued) {
         *detail = "too many jobs are queued";

@@ -39,9 +39,21 @@ void mg_route_page(struct mg_request *req)
     mg_page_serve(req, name ? name : "");
 }
 
+static const char store_lost[] = "the store's file was removed or replaced under the running daemon";
+
+/* It lives while it answers: what hinders its work is told, and makes it not ready. */
 void mg_route_healthz(struct mg_request *req)
 {
-    mg_reply_static(req, 200, "application/json", "{\"status\":\"ok\"}", 15);
+    struct mg_jobs_stats stats;
+    struct mg_writer w;
+    mg_jobs_stats(req->http->config.jobs, &stats);
+    mg_writer_init(&w);
+    mg_write_begin_object(&w);
+    mg_write_member_string(&w, "status", stats.store_lost ? "degraded" : "ok");
+    if (stats.store_lost)
+        mg_write_member_string(&w, "why", store_lost);
+    mg_write_end_object(&w);
+    mg_reply_json(req, 200, &w);
 }
 
 static const char *why_not_ready(const struct mg_request *req)
@@ -50,6 +62,8 @@ static const char *why_not_ready(const struct mg_request *req)
     mg_jobs_stats(req->http->config.jobs, &stats);
     if (req->http->draining || stats.draining)
         return "draining";
+    if (stats.store_lost)
+        return store_lost;
     if (!stats.claiming)
         return "too many workers died in the last minute: no job is started";
     if (!stats.store_ok)

@@ -178,8 +178,14 @@ static void on_class(void *context, const struct mg_store_result *result)
     struct class_question *q = context;
     const struct mg_store_timings *t = result->timings;
     bool found = result->code == MG_STORE_OK && t && t->class.id;
+    const char *problem = result->code == MG_STORE_OK         ? NULL
+                          : result->code == MG_STORE_FULL     ? "no-space"
+                          : result->code == MG_STORE_INTERNAL ? "internal"
+                                                              : "store-failed";
+    if (problem)
+        mg_log(MG_LOG_ERROR, "store", "%s: %s", mg_store_code_name(result->code), result->message);
     if (q->daemon->intake)
-        mg_intake_class_found(q->daemon->intake, q->ticket, found ? t->class.model : NULL);
+        mg_intake_class_found(q->daemon->intake, q->ticket, found ? t->class.model : NULL, problem);
     free(q);
 }
 
@@ -227,6 +233,7 @@ static bool open_jobs(struct daemon *d)
         .workers = d->config.workers,
         .max_seconds = d->config.max_seconds,
         .pause_seconds = d->config.pause_seconds,
+        .silence_seconds = d->config.silence_seconds,
         .max_queued = d->config.max_queued,
         .max_queued_per_owner = d->config.max_queued_per_owner,
         .min_free_bytes = d->config.min_free_bytes,

@@ -9,7 +9,7 @@ struct mg_serve_config {
     const char *data_dir;
     const char *port_file; /* NULL; else the address is written there once requests are answered */
     unsigned workers, intakes;
-    double max_seconds, pause_seconds, keep_days;
+    double max_seconds, pause_seconds, silence_seconds, keep_days;
     uint64_t max_queued, max_queued_per_owner, min_free_bytes, max_store_bytes;
     uint64_t intake_memory_bytes;
     unsigned intake_cpu_seconds;

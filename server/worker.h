@@ -28,7 +28,9 @@ struct mg_worker_head {
  * rejected {reason, message}: the checker refused a plan
  * end {outcome, stopped_by, lower_bound_bytes, lower_bound_operator, evaluations, accepted, rejected,
  *   restored, elapsed_s, prices: [4], operators}
- * error {code, pointer, message} */
+ * error {code, pointer, message}
+ *   the code is one of mg_code_name, or: */
+#define MG_WORKER_NO_SPOOL "spool" /* what was found could not be written */
 
 enum mg_worker_event_kind {
     MG_WORKER_POINT,

@@ -56,7 +56,8 @@ struct run {
     /* control lines that the pipe did not take yet */
     char *out;
     size_t out_size, out_capacity;
-    bool broken; /* pipe or spool failed: stop */
+    bool broken;     /* pipe or spool failed: stop */
+    int spool_error; /* errno of a failed write to the spool */
     uint64_t evaluations, rejected;
 };
 
@@ -214,6 +215,7 @@ static struct spooled *spool(struct run *run, const struct mg_point *point)
         memcpy(entry->id, point->id, sizeof entry->id);
         run->spool_at += size;
     } else {
+        run->spool_error = entry ? errno : 0;
         run->broken = true;
     }
     free(blob);
@@ -432,15 +434,29 @@ static void send_end(struct run *run, const struct mg_search_result *result)
     end_line(run, &w);
 }
 
-static void send_error(struct run *run, const struct mg_error *err)
+static void send_error(struct run *run, const char *code, const struct mg_error *err)
 {
     struct mg_writer w;
     begin_line(&w, "error");
-    mg_write_member_string(&w, "code", mg_code_name(err->code));
+    mg_write_member_string(&w, "code", code);
     write_cut(&w, "pointer", err->pointer, 255);
     write_cut(&w, "message", err->message, 511);
     end_line(run, &w);
     flush_all(run);
+}
+
+/* Plans that cannot be written to the spool are lost: the job fails, and says of what. */
+static void send_spool_error(struct run *run)
+{
+    struct mg_error err;
+    (void)mg_fail(
+        &err, MG_ERR_INTERNAL, "",
+        "the plans that the search found could not be written to the data directory's spool: %s; free space on "
+        "its disk, then retry the job; the plans shown so far are kept",
+        strerror(run->spool_error));
+    run->broken = false; /* the pipe is not */
+    send_error(run, MG_WORKER_NO_SPOOL, &err);
+    run->broken = true;
 }
 
 /* The result is the authority on the front: the points reported on the way only led to it. */
@@ -449,6 +465,8 @@ static void finish(struct run *run, const struct mg_search_result *result)
     run->count = 0;
     for (uint32_t i = 0; i < result->front_count; i++)
         add_to_front(run, &result->front[i]);
+    if (run->broken)
+        return;
     publish(run, true);
     send_end(run, result);
     flush_all(run);
@@ -481,10 +499,12 @@ static enum mg_code load(struct run *run, struct mg_error *err)
 {
     size_t size, graph_size;
     char *text;
-    const char *input = mg_child_map(MG_WORKER_IN, &size);
+    struct mg_file file; /* mapped for as long as the process lives */
     struct mg_worker_head head;
-    if (!input || size < sizeof head)
+    if (!mg_file_map(&file, MG_WORKER_IN) || file.size < sizeof head)
         return mg_fail(err, MG_ERR_INTERNAL, "", "the worker was given no job");
+    const char *input = file.data;
+    size = file.size;
     memcpy(&head, input, sizeof head);
     if (memcmp(head.magic, "MGWORK1", 8) != 0 || sizeof head + head.request_size + head.graph_size > size)
         return mg_fail(err, MG_ERR_INTERNAL, "", "the worker was given a damaged job");
@@ -513,12 +533,11 @@ static enum mg_code load(struct run *run, struct mg_error *err)
 /* The snapshot at descriptor 5, if there is one. */
 static enum mg_code open_pricer(struct run *run, struct mg_error *err)
 {
-    size_t size;
-    const void *memory = mg_child_map(MG_WORKER_TIMINGS, &size);
+    struct mg_file file;
     const char *use = run->request.timings;
-    if (!memory || size == 0)
+    if (!mg_file_map(&file, MG_WORKER_TIMINGS))
         return MG_OK;
-    enum mg_code code = mg_timings_open(memory, size, &run->timings, err);
+    enum mg_code code = mg_timings_open(file.data, file.size, &run->timings, err);
     if (code != MG_OK)
         return code;
     run->options.pricer = mg_pricer_new(run->options.device, &run->timings,
@@ -548,10 +567,12 @@ static void work(struct run *run)
     enum mg_code code = mg_arena_guard(&run->arena, load_guarded, run, &err);
     if (code == MG_OK)
         code = mg_search(run->graph, &run->options, &observer, &run->arena, &result, &err);
-    if (code == MG_OK)
+    if (code == MG_OK && !run->broken)
         finish(run, &result);
-    else
-        send_error(run, &err);
+    else if (code != MG_OK)
+        send_error(run, mg_code_name(err.code), &err);
+    if (run->spool_error)
+        send_spool_error(run);
 }
 
 /* argv: worker PARENT MEMORY_BYTES SPOOL_BYTES */

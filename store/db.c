@@ -48,6 +48,27 @@ enum mg_store_code mg_db_map(int extended)
     }
 }
 
+/* What the machine around the database did, in words; NULL: the message of SQLite says it best. */
+static const char *words(const struct mg_db *db, int rc)
+{
+    switch (rc & 0xff) {
+    case SQLITE_READONLY:
+    case SQLITE_PERM:
+        return "the store cannot be written: its file or file system is read-only, or belongs to another user";
+    case SQLITE_CANTOPEN:
+        return "the store cannot be opened: look at the owner and the permissions of the directory and its files";
+    case SQLITE_FULL:
+        return "the disk of the store is full";
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+        return "another process holds the store";
+    case SQLITE_IOERR:
+        return db->handle && sqlite3_system_errno(db->handle) ? strerror(sqlite3_system_errno(db->handle)) : NULL;
+    default:
+        return NULL;
+    }
+}
+
 enum mg_store_code mg_db_fail(struct mg_db *db, int rc, const char *what)
 {
     if (db->code != MG_STORE_OK) {
@@ -58,8 +79,13 @@ enum mg_store_code mg_db_fail(struct mg_db *db, int rc, const char *what)
         extended = rc;
     }
     db->code = mg_db_map(extended);
-    snprintf(db->message, sizeof db->message, "%s (%d) in %.100s",
-             db->handle ? sqlite3_errmsg(db->handle) : sqlite3_errstr(rc), extended, what);
+    const char *plain = words(db, extended);
+    bool ours = db->code >= MG_STORE_CLOSED; /* a bug is looked for by its statement */
+    snprintf(db->message, sizeof db->message, "%s (%d)%s%.100s",
+             plain        ? plain
+             : db->handle ? sqlite3_errmsg(db->handle)
+                          : sqlite3_errstr(rc),
+             extended, ours ? " in " : "", ours ? what : "");
     return db->code;
 }
 

@@ -1,4 +1,5 @@
 /* Wishes that plans be measured as wholes, their leases and answers (measured.h). */
+#include <stdio.h>
 #include <string.h>
 
 #include "store/store_priv.h"
@@ -52,6 +53,23 @@ static void answer_with(struct mg_op *op, struct mg_db *db, int64_t number, bool
 
 /* ---- wishes ---- */
 
+/* False, with the operation failed: it names a class, ["class:..."], of which nothing was ever heard. */
+static bool is_known(struct mg_op *op, struct mg_db *db, const char *models)
+{
+    static const char begin[] = "[\"class:";
+    char hash[17];
+    if (strncmp(models, begin, sizeof begin - 1) != 0) {
+        return true;
+    }
+    snprintf(hash, sizeof hash, "%s", models + sizeof begin - 1);
+    if (mg_timing_number(db, MG_BIND(db, CLASS_BY_HASH, mg_text(hash)), 0)) {
+        return true;
+    }
+    mg_op_fail(op, MG_STORE_INVALID, "no device class %s is known; GET /devices lists the classes that were measured",
+               hash);
+    return false;
+}
+
 void mg_op_run_want_measured(struct mg_op *op, struct mg_db *db)
 {
     const struct mg_store_job *job;
@@ -61,6 +79,9 @@ void mg_op_run_want_measured(struct mg_op *op, struct mg_db *db)
         return;
     }
     const char *models = op->args.name ? op->args.name : job->timings_models;
+    if (op->args.name && !is_known(op, db, models)) {
+        return;
+    }
     struct mg_val number = mg_int(job->number), plan = mg_text(point->plan);
     op->result.count = mg_timing_number(db, MG_BIND(db, MEASURED_AGENTS, mg_text(models)), 0);
     int64_t same = mg_timing_number(db, MG_BIND(db, MEASURED_OPEN_SAME, number, plan, mg_text(models)), 0);

@@ -229,6 +229,17 @@ static enum mg_store_code migrate(mg_store *store, const struct why *why)
 
 /* ---- the file ---- */
 
+static bool look(const mg_store *store, struct stat *st)
+{
+    return stat(store->path, st) == 0;
+}
+
+bool mg_store_in_place(const mg_store *store)
+{
+    struct stat st;
+    return look(store, &st) && st.st_dev == store->device && st.st_ino == store->inode;
+}
+
 static bool check_is_ok(struct mg_db *db)
 {
     sqlite3_stmt *stmt = NULL;
@@ -338,6 +349,11 @@ static enum mg_store_code open_all(mg_store *store, const struct why *why)
     } else if (code == MG_STORE_OK) {
         code = take_lock(store, why);
         code = code == MG_STORE_OK ? open_files(store, why) : code;
+    }
+    struct stat st;
+    if (code == MG_STORE_OK && look(store, &st)) {
+        store->device = st.st_dev;
+        store->inode = st.st_ino;
     }
     if (code == MG_STORE_OK && mg_store_start_threads(store) != MG_STORE_OK) {
         code = because(why, MG_STORE_INTERNAL, "cannot start the store's threads");

@@ -287,6 +287,8 @@ void mg_store_close(mg_store *store);
 size_t mg_store_poll(mg_store *store);
 /* Operations started whose callback has not run yet. */
 size_t mg_store_pending(const mg_store *store);
+/* False: another file, or none, lies where the open one was; what is written goes to the one that is open. */
+bool mg_store_in_place(const mg_store *store);
 /* Fills up to `n` counters, returns how many kinds of operation there are. */
 size_t mg_store_op_counters(const mg_store *store, struct mg_store_op_stats *stats, size_t n);
 

@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 #include <sqlite3.h>
+#include <sys/types.h>
 
 #include "base/arena.h"
 #include "store/measured.h"
@@ -211,6 +212,8 @@ struct mg_store {
     struct mg_store_config config;
     char *dir, *path;
     int lock_fd;
+    dev_t device; /* of the file that was opened, */
+    ino_t inode;  /* which another one may replace */
     bool unclean;
     struct mg_db writer, reader;
     struct mg_queue writes, reads;

@@ -4,7 +4,10 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
+import subprocess
+import tempfile
 import threading
 import time
 
@@ -109,6 +112,119 @@ def test_worker_killed(t):
     check_nothing_lost(t, daemon, job_id, plans)
     t.equal("the log says so", [line["event"] for line in daemon.log_lines()].count("worker-died"), 1)
     t.equal("stops cleanly", daemon.close(), 0)
+
+
+def test_worker_hangs(t):
+    """A worker that is stopped stands for one that loops for ever."""
+    daemon = Daemon("--workers", "1", "--silence-seconds", "2")
+    by_count = {**GRAPH, "budget": {"evaluations": 10000000}}
+    for body, word in ((by_count, "no sign"), (job_body(3), "search time is over")):
+        job_id = daemon.post("/optimize", body).json["id"]
+        plans = shown(daemon, job_id)
+        for attempt in (1, 2):
+            worker = until(lambda: job(daemon, job_id)["attempts"] == attempt and children(daemon, "worker"))[0]
+            os.kill(worker, signal.SIGSTOP)
+            until(lambda: not os.path.exists("/proc/%d" % worker), 120)
+            t.check("it is ended", not os.path.exists("/proc/%d" % worker))
+        done = ended(daemon, job_id)
+        t.equal("counts as other deaths", (done["state"], done["attempts"]), ("failed", 2))
+        t.equal("says what it was", (done["error"]["type"], "neither ended nor showed progress" in done["error"]["detail"]),
+                ("/errors/worker-died", True))
+        check_nothing_lost(t, daemon, job_id, plans)
+        told = [line for line in daemon.log_lines() if line["event"] == "worker-killed" and job_id in str(line)]
+        t.check("the log says why", len(told) == 2 and all(word in str(line) for line in told), told)
+    answer = daemon.post("/optimize?wait=60", {**GRAPH, "budget": {"evaluations": 20, "seed": 9}})
+    t.equal("the next one runs", ended(daemon, answer.json["id"])["state"], "succeeded")
+    t.equal("stops cleanly", daemon.close(), 0)
+
+
+def test_store_replaced(t):
+    daemon = Daemon("--workers", "1")
+    path, away = os.path.join(daemon.data, "store.db"), os.path.join(daemon.data, "away.db")
+    body = {**GRAPH, "budget": {"evaluations": 20, "seed": 1}}
+    first = daemon.post("/optimize?wait=60", body).json["id"]
+    t.equal("healthy", daemon.get("/healthz").json, {"status": "ok"})
+    os.rename(path, away)
+    refused = daemon.post("/optimize", body)
+    t.equal("no new jobs", (refused.status, refused.problem), (503, "store-failed"))
+    t.check("says why", "removed or replaced" in refused.json["detail"], refused.json)
+    open(path, "w").close()
+    health = daemon.get("/healthz")
+    t.equal("alive, but degraded", (health.status, health.json["status"]), (200, "degraded"))
+    ready = daemon.get("/readyz")
+    t.check("not ready", ready.status == 503 and "replaced" in ready.json["why"], ready)
+    t.equal("what is there is read", daemon.get("/jobs/" + first).status, 200)
+    os.rename(away, path)
+    t.check("put back it goes on", until(lambda: daemon.post("/optimize", body).status in (200, 202), 10))
+    t.equal("healthy again", until(lambda: daemon.get("/healthz").json == {"status": "ok"}, 10), True)
+    events = [line["event"] for line in daemon.log_lines()]
+    t.equal("the log says so", (events.count("store-lost"), events.count("store-back")), (1, 1))
+    daemon.stop()
+    daemon.start()
+    t.equal("nothing is damaged", daemon.get("/jobs/" + first).json["state"], "succeeded")
+    os.unlink(path)
+    until(lambda: daemon.get("/healthz").json["status"] == "degraded", 10)
+    t.equal("stops cleanly", daemon.close(), 0)
+
+
+@contextlib.contextmanager
+def small_disk(size):
+    """A file system of its own; None where one cannot be mounted."""
+    folder = tempfile.mkdtemp(prefix="magisd-disk-")
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=%d" % size, "tmpfs", folder], capture_output=True)
+    try:
+        yield folder if mounted.returncode == 0 else None
+    finally:
+        if mounted.returncode == 0:
+            subprocess.run(["umount", folder])
+        os.rmdir(folder)
+
+
+def fill(path, leave):
+    """Takes the space of the file system but for `leave` bytes."""
+    disk = os.statvfs(os.path.dirname(path))
+    with open(path, "wb") as file:
+        os.posix_fallocate(file.fileno(), 0, max(1, disk.f_bavail * disk.f_frsize - leave))
+
+
+def test_disk_full(t):
+    with small_disk(24 << 20) as folder:
+        if not folder:
+            return
+        daemon = Daemon("--workers", "1", "--min-free", "0", data=os.path.join(folder, "data"))
+        job_id = daemon.post("/optimize", job_body(60)).json["id"]
+        plans = shown(daemon, job_id)
+        ballast = os.path.join(folder, "ballast")
+        fill(ballast, 0)
+        until(lambda: job(daemon, job_id)["state"] == "failed" or not children(daemon, "worker"), 60)
+        time.sleep(1)
+        os.unlink(ballast)
+        done = ended(daemon, job_id, 60)
+        t.equal("the cause is named", (done["state"], done.get("error") and done["error"]["type"]), ("failed", "/errors/no-space"))
+        t.check("and what to do", done["error"] and "free space" in done["error"]["detail"], done["error"])
+        check_nothing_lost(t, daemon, job_id, plans)
+        again = daemon.post("/optimize?wait=60", {**GRAPH, "budget": {"evaluations": 20, "seed": 2}})
+        t.equal("the next one runs", ended(daemon, again.json["id"])["state"], "succeeded")
+        t.equal("stops cleanly", daemon.stop(), 0)
+
+
+def test_class_and_a_damaged_store(t):
+    """That the store cannot answer is not said to be the fault of who asked."""
+    daemon = Daemon("--workers", "1")
+    body = {**GRAPH, "device": "class:0123456789abcdef"}
+    unknown = daemon.post("/optimize", body)
+    t.equal("no such class", (unknown.status, unknown.problem), (422, "invalid-request"))
+    daemon.stop()
+    daemon.start()
+    path = os.path.join(daemon.data, "store.db")
+    with open(path, "r+b") as file:
+        size = os.path.getsize(path)
+        file.seek(4096)
+        file.write(b"\xa5" * (size - 4096))
+    damaged = daemon.post("/optimize", body)
+    t.equal("the store fails", (damaged.status, damaged.problem), (503, "store-failed"))
+    daemon.stop(signal.SIGKILL)
+    shutil.rmtree(daemon.home, ignore_errors=True)
 
 
 def points_of(daemon, job_id):
@@ -371,5 +487,6 @@ def test_interrupt_from_a_terminal(t):
 tests = Tests()
 tests.run(test_worker_killed, test_resumes_from_its_plans, test_worker_killed_twice, test_evaluations_start_over,
           test_deaths_stop_claiming, test_intake_killed, test_daemon_killed, test_drain, test_validating,
-          test_interrupt_from_a_terminal)
+          test_interrupt_from_a_terminal, test_worker_hangs, test_store_replaced, test_disk_full,
+          test_class_and_a_damaged_store)
 tests.end()

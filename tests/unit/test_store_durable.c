@@ -849,6 +849,38 @@ Test(store_durable, codes_are_mapped)
     }
 }
 
+Test(store_durable, what_the_machine_did_is_said_in_words)
+{
+    char path[300];
+    struct mg_db db = {0};
+    snprintf(path, sizeof path, "%s/store.db", f.dir);
+    cr_assert_eq(fixture_open(&f), MG_STORE_OK);
+    cr_assert_eq(mg_db_open(&db, path, MG_DB_READER), MG_STORE_OK);
+    mg_db_exec(&db, "PRAGMA query_only = 0");
+    cr_expect_eq(mg_db_exec(&db, "CREATE TABLE t (x)"), MG_STORE_IO);
+    cr_expect(strstr(db.message, "read-only") && !strstr(db.message, "CREATE"), "%s", db.message);
+    mg_db_clear(&db);
+    cr_expect_eq(mg_db_exec(&db, "no words of SQL"), MG_STORE_INTERNAL);
+    cr_expect(strstr(db.message, "no words of SQL"), "a bug is told with its statement: %s", db.message);
+    mg_db_close(&db);
+}
+
+Test(store_durable, a_file_that_was_replaced_is_noticed)
+{
+    char path[300], away[300];
+    snprintf(path, sizeof path, "%s/store.db", f.dir);
+    snprintf(away, sizeof away, "%s/away.db", f.dir);
+    cr_assert_eq(fixture_open(&f), MG_STORE_OK);
+    cr_expect(mg_store_in_place(f.store));
+    cr_assert_eq(rename(path, away), 0);
+    cr_expect_not(mg_store_in_place(f.store));
+    FILE *other = fopen(path, "w");
+    cr_assert(other && fclose(other) == 0);
+    cr_expect_not(mg_store_in_place(f.store));
+    cr_assert_eq(rename(away, path), 0);
+    cr_expect(mg_store_in_place(f.store));
+}
+
 static void copy_file(const char *from, const char *to)
 {
     char buffer[8192];

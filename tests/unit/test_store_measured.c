@@ -137,6 +137,8 @@ Test(store_measured, a_class_or_any_device_may_be_named)
     cr_expect_eq(ASK(claim_measured, "other", "t1", false)->one.number, second);
     cr_expect_eq(ASK(claim_measured, "one", "t1", false)->n, 0);
     cr_expect_eq(ASK(claim_measured, "two", "t2", false)->one.number, first);
+    cr_expect_eq(ASK(want_measured, A, P1, "[\"class:00000000000000ee\"]", "me")->code, MG_STORE_INVALID,
+                 "a class that nobody ever was of");
 }
 
 Test(store_measured, a_model_takes_no_wish_for_any_device)
