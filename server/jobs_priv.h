@@ -240,9 +240,11 @@ void mg_timings_look(mg_jobs *jobs);
  * the job, if it is still there. */
 void mg_timings_pin(mg_jobs *jobs, struct mg_job *job, void (*then)(mg_jobs *jobs, struct mg_job *job));
 
-/* ---- jobs_submit.c ---- */
+/* ---- jobs_admit.c ---- */
 /* True if no job of this owner may come in now: the call is answered with the reason. */
 bool mg_call_refused(struct mg_call *call, const char *owner);
+
+/* ---- jobs_submit.c ---- */
 /* A job that was validating when the daemon stopped. */
 void mg_jobs_read_again(mg_jobs *jobs, struct mg_job *job);
 void mg_pendings_drop_all(mg_jobs *jobs);
