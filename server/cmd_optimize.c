@@ -398,7 +398,7 @@ static bool take_timings(struct optimize *o)
         return true;
     if (!mg_local_timings_open(&o->local, dir, o->search.device))
         return false;
-    if (o->local.memory)
+    if (o->local.snapshot.data)
         o->search.pricer = mg_pricer_new(o->search.device, &o->local.timings,
                                          strcmp(use, "exact") == 0 ? MG_TIMINGS_EXACT : MG_TIMINGS_NEAR);
     return true;

@@ -3,10 +3,8 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
-#include "server/file.h"
 #include "store/timings.h"
 
 struct choice {
@@ -63,20 +61,12 @@ static void wait_for(mg_store *store)
 
 static bool map(struct mg_local_timings *local, const char *dir, int fd)
 {
-    struct mg_file file;
     struct mg_error err = {0};
-    if (!mg_file_map(&file, fd)) {
+    if (!mg_file_map(&local->snapshot, fd)) {
         fprintf(stderr, "magisd: %s: the snapshot of the timings cannot be read\n", dir);
         return false;
     }
-    local->memory = mmap(NULL, file.size ? file.size : 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (local->memory == MAP_FAILED)
-        local->memory = NULL;
-    else
-        memcpy(local->memory, file.data, file.size);
-    local->size = file.size;
-    mg_file_close(&file);
-    if (!local->memory || mg_timings_open(local->memory, local->size, &local->timings, &err) != MG_OK) {
+    if (mg_timings_open(local->snapshot.data, local->snapshot.size, &local->timings, &err) != MG_OK) {
         fprintf(stderr, "magisd: %s: %s\n", dir, err.message);
         return false;
     }
@@ -102,7 +92,7 @@ static mg_store *open_store(const char *dir)
 bool mg_local_timings_open(struct mg_local_timings *local, const char *dir, const struct mg_device *device)
 {
     struct choice choice = {.device = device, .snapshot = -1};
-    *local = (struct mg_local_timings){.memory = NULL};
+    *local = (struct mg_local_timings){.snapshot = {NULL, 0, NULL}};
     mg_store *store = open_store(dir);
     if (!store)
         return false;
@@ -122,9 +112,7 @@ bool mg_local_timings_open(struct mg_local_timings *local, const char *dir, cons
 
 void mg_local_timings_release(struct mg_local_timings *local)
 {
-    if (local->memory)
-        munmap(local->memory, local->size ? local->size : 1);
-    local->memory = NULL;
+    mg_file_close(&local->snapshot);
 }
 
 struct naming {

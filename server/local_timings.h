@@ -4,14 +4,15 @@
 
 #include "device/device.h"
 #include "device/timings.h"
+#include "server/file.h"
 
 struct mg_local_timings {
-    void *memory; /* the snapshot; NULL: nothing was measured on such a device */
-    size_t size;
+    struct mg_file snapshot; /* without data: nothing was measured on such a device */
     struct mg_timings timings;
 };
-/* Of the classes that the device's gpu_names (or its own name) name, the one in which most was measured. False after
- * saying why the directory cannot be read. Release in either case. */
+/* Of the classes that the device's gpu_names name, by "class:ID" or else by the device's name or the profile's own, the
+ * one in which most was measured; that nothing was is said. False after saying why the directory cannot be read.
+ * Release in either case. */
 bool mg_local_timings_open(struct mg_local_timings *local, const char *dir, const struct mg_device *device);
 /* The name of the class's device (size bytes). False after saying why it cannot be told. */
 bool mg_local_timings_class(const char *dir, const char *class_id, char *model, size_t size);
