@@ -16,7 +16,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "device/signature.h"
 #include "measure/calibrate.h"
 #include "measure/measure.h"
 #include "server/agent.h"
@@ -95,41 +94,14 @@ static int lock_device(const struct mg_agent *a)
 
 /* ---- measuring ---- */
 
-struct measuring {
-    struct mg_engine *engine;
-    const char *op, *signature;
-    struct mg_timing timing;
-    struct mg_arena *arena;
-};
-
-static enum mg_code measure_guarded(void *context, struct mg_error *err)
-{
-    struct measuring *m = context;
-    struct mg_op_desc desc;
-    enum mg_code code = mg_signature_read(m->op, m->signature, m->arena, &desc, err);
-    return code == MG_OK ? mg_engine_time_op(m->engine, &desc, NULL, NULL, &mg_time_policy_default, &m->timing, err)
-                         : code;
-}
-
-static enum mg_code measure(struct mg_engine *engine, const char *op, const char *signature, struct mg_timing *timing)
-{
-    struct mg_arena arena;
-    struct mg_error err = {0};
-    struct measuring m = {.engine = engine, .op = op, .signature = signature, .arena = &arena};
-    mg_arena_init(&arena, 64 << 20);
-    enum mg_code code = mg_arena_guard(&arena, measure_guarded, &m, &err);
-    mg_arena_release(&arena);
-    *timing = m.timing;
-    return code;
-}
-
 double mg_agent_canary(struct mg_agent *a, struct mg_engine *engine)
 {
     char signature[96];
     struct mg_timing timing = {0};
     snprintf(signature, sizeof signature, "f32;f32[%d],f32[%d]->f32[%d]", CANARY_ELEMENTS, CANARY_ELEMENTS,
              CANARY_ELEMENTS);
-    enum mg_code code = measure(engine, "add", signature, &timing);
+    enum mg_code code =
+        mg_engine_time_signature(engine, "add", signature, &mg_time_policy_default, &timing, &(struct mg_error){0});
     a->worked_at = now();
     if (code != MG_OK)
         return 0;
@@ -138,28 +110,27 @@ double mg_agent_canary(struct mg_agent *a, struct mg_engine *engine)
     return timing.median_s;
 }
 
-/* False: there is none. That memory is short, by our own limit or because others hold it, says nothing about the
- * operator: it stays wanted, for when there is more. */
-static bool write_row(struct mg_writer *w, struct mg_engine *engine, uint32_t number, const char *op,
+/* That memory is short, by our own limit or because others hold it, may pass: the store asks again soon. */
+static void write_row(struct mg_writer *w, struct mg_engine *engine, uint32_t number, const char *op,
                       const char *signature)
 {
-    struct mg_timing timing;
-    enum mg_code code = measure(engine, op, signature, &timing);
-    if (code == MG_ERR_NOMEM) {
+    struct mg_timing timing = {0};
+    struct mg_error err = {0};
+    enum mg_code code = mg_engine_time_signature(engine, op, signature, &mg_time_policy_default, &timing, &err);
+    if (code == MG_ERR_NOMEM)
         fprintf(stderr, "magisd agent: too little memory is free to time %s %s\n", op, signature);
-        return false;
-    }
     struct mg_timing_row row = {.row = number,
                                 .op = op,
                                 .signature = signature,
-                                .status = code == MG_OK ? MG_TIMING_OK : MG_TIMING_UNSUPPORTED,
+                                .status = code == MG_OK          ? MG_TIMING_OK
+                                          : code == MG_ERR_NOMEM ? MG_TIMING_NOMEM
+                                                                 : MG_TIMING_UNSUPPORTED,
                                 .n = timing.n,
                                 .median_s = timing.median_s,
                                 .mad_s = timing.mad_s,
                                 .min_s = timing.min_s,
                                 .workspace = timing.workspace_bytes};
     mg_timing_write_row(w, &row);
-    return true;
 }
 
 /* The rows of the claimed operators; returns how many: measuring stops when the time is over. */
@@ -176,7 +147,7 @@ static uint32_t measure_all(const struct mg_agent *a, struct mg_engine *engine, 
         if (mg_agent_over(a))
             break;
         if (op && signature)
-            count += write_row(rows, engine, count, op, signature);
+            write_row(rows, engine, count++, op, signature);
     }
     return count;
 }
@@ -226,6 +197,20 @@ bool mg_agent_is_slow(const struct mg_agent *a, double seconds)
     return seconds > CANARY_SLACK * a->best_canary;
 }
 
+/* Says what to do where waiting alone does not seem to help. */
+static void note_bad_batch(struct mg_agent *a)
+{
+    if (++a->bad_batches != DISCARDS_MAX)
+        return;
+    fprintf(stderr,
+            "magisd agent: %s: %d batches in a row were thrown away: others use it, or its clock changes (one small "
+            "kernel took over 5 %% longer than at its best). %s\n",
+            a->device, DISCARDS_MAX,
+            a->once
+                ? "Run this again when it is idle, or leave out --once: then the agent waits for quiet times"
+                : "The agent goes on trying; --hours 22-6, say, keeps it to times when nobody else uses the device");
+}
+
 static enum mg_agent_turn run_batch(struct mg_agent *a, const json_t *operators)
 {
     struct mg_engine *engine;
@@ -236,9 +221,9 @@ static enum mg_agent_turn run_batch(struct mg_agent *a, const json_t *operators)
     batch.class.key = a->class_key;
     if (!mg_agent_open(a, &engine))
         return MG_TURN_END;
-    if (mg_agent_is_shared(a, engine)) { /* the lease runs out; somebody measures it later */
+    if (mg_agent_is_shared(a, engine)) { /* our next claim has them again */
         mg_engine_close(engine);
-        a->bad_batches++;
+        note_bad_batch(a);
         return MG_TURN_LATER;
     }
     name_batch(name, sizeof name);
@@ -251,12 +236,15 @@ static enum mg_agent_turn run_batch(struct mg_agent *a, const json_t *operators)
     mg_engine_close(engine);
     bool good = mg_writer_finish(&rows),
          slow = shared || mg_agent_is_slow(a, batch.canary_before_s) || mg_agent_is_slow(a, batch.canary_after_s);
-    a->bad_batches = slow ? a->bad_batches + 1 : 0;
-    if (slow)
+    if (slow) {
         a->discarded += count;
-    else if (count)
-        turn = good ? send_batch(a, &batch, &rows) : MG_TURN_END;
-    a->measured += slow || turn != MG_TURN_WORKED ? 0 : count;
+        note_bad_batch(a);
+    } else {
+        a->bad_batches = 0;
+        if (count)
+            turn = good ? send_batch(a, &batch, &rows) : MG_TURN_END;
+        a->measured += turn == MG_TURN_WORKED ? count : 0;
+    }
     mg_writer_release(&rows);
     return turn;
 }

@@ -13,7 +13,8 @@ enum {
     MG_TIMING_LATEST = 5,         /* agents whose newest rows are combined */
     MG_TIMING_GRAPH_WANTS = 5000, /* signatures wanted for one graph */
     MG_TIMING_WANTS = 200000,     /* ... and in all */
-    MG_TIMING_FAILURE_DAYS = 30,  /* "unsupported" and "out of memory" are not asked again for so long */
+    MG_TIMING_FAILURE_DAYS = 30,  /* "unsupported" is not asked again for so long; "out of memory", which may pass with
+                                     what else is on the device, for an hour (MG_FAILED in statements.def) */
     MG_TIMING_PAGE = 2000,        /* rows of one mg_store_list_timings() */
 };
 

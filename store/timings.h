@@ -57,7 +57,8 @@ void mg_store_add_timings(mg_store *store, const struct mg_timing_batch *batches
 /* Makes the agent known, or tells that it lives. */
 void mg_store_put_agent(mg_store *store, const struct mg_timing_agent *agent, mg_store_cb *cb, void *ctx);
 /* Leases at most `max` wanted signatures to the agent for MG_TIMING_LEASE_MS, the most valuable first, not more than
- * can be expected to take `seconds`. NOT_FOUND: no such agent. result.timings: wants, class. */
+ * can be expected to take `seconds`. What it had leased before it may get again. NOT_FOUND: no such agent.
+ * result.timings: wants, class. */
 void mg_store_claim_timings(mg_store *store, const char *agent, const char *token, bool any_agent, int max,
                             double seconds, mg_store_cb *cb, void *ctx);
 /* `by`: "agent", "token" or "host". Rows measured at `since` or later are valid no more. */

@@ -227,6 +227,54 @@ def test_calibrated(t):
     t.check("for which timings are wanted", wait_until(lambda: daemon.get("/timings/missing?model=" + urllib.parse.quote(known["class"]["device"])).text))
 
 
+CLOCK = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <time.h>
+int clock_gettime(clockid_t clock, struct timespec *time)
+{
+    static int (*real)(clockid_t, struct timespec *);
+    static long long now, step = 1000000;
+    if (clock == CLOCK_THREAD_CPUTIME_ID) {
+        step += getenv("MAGIS_SLOWING") ? step / 50 + 1 : 0;
+        *time = (struct timespec){(now += step) / 1000000000, now % 1000000000};
+        return 0;
+    }
+    if (!real)
+        real = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
+    return real(clock, time);
+}
+"""
+HUGE = {"format": "magis-graph/1", "name": "huge", "ops": [{"name": "relu", "op": "relu", "inputs": ["x"], "outputs": ["y"]}],
+        "values": [{"name": "x", "shape": [2, 1 << 42], "dtype": "f32", "kind": "input"}], "outputs": ["y"]}
+
+
+def timed_by(clock, name, **environment):
+    """An agent of the processor, whose time is none of the real one."""
+    agent = start_agent(name, "--once", device="cpu", LD_PRELOAD=clock,
+                        ASAN_OPTIONS=os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0", **environment)
+    out, err = agent.communicate(timeout=200)
+    return agent.returncode, out, err
+
+
+def test_disturbed(t):
+    """What was thrown away is to be had again at once, and what to do is said; too little memory is a result."""
+    clock = os.path.join(daemon.home, "clock.so")
+    made = subprocess.run([os.environ.get("CC", "cc"), "-shared", "-fPIC", "-xc", "-", "-o", clock, "-ldl"], input=CLOCK,
+                          capture_output=True, text=True)
+    t.equal("a clock", made.returncode, 0)
+    code, out, err = timed_by(clock, "disturbed", MAGIS_SLOWING="1")
+    t.check("all is thrown away", code == 1 and out.startswith("0 measured, ") and not out.startswith("0 measured, 0"), (code, out, err))
+    t.check("and it says what to do", "5 batches in a row" in err and "Run this again when it is idle" in err, err)
+    t.equal("nobody asked for more", daemon.post("/optimize?wait=60", {"graph": HUGE, "device": "cpu", "budget": {"evaluations": 5}}).status, 200)
+    code, out, err = timed_by(clock, "disturbed")
+    t.check("it begins again with what it threw away", code == 0 and int(out.split()[0]) > 50 and ", 0 thrown away" in out, (code, out, err))
+    large = [row["status"] for row in all_rows() if "4398046511104" in row["signature"]]
+    t.check("what there is no memory for", large and set(large) == {"out_of_memory"} and "too little memory" in err, (large, err))
+    t.check("is not asked again at once", "4398046511104" not in timings("missing", "--device", "cpu").stdout)
+
+
 def test_forgotten(t):
     """A daemon that has lost its store does not know the agent: it is made known again, and goes on."""
     agent = start_agent("stayed", "--duty", "100", "--max-seconds", "100")
@@ -278,7 +326,8 @@ def test_without_a_daemon(t):
 
 tests = Tests()
 tests.run(setup, test_one, test_shared, test_killed_agent, test_killed_daemon, test_killed_worker, test_command_line, test_without_a_daemon, test_odd_profiles,
-          test_idle, test_calibrated, test_forgotten,
+          test_idle, test_calibrated, test_disturbed,
+          test_forgotten,
           test_token)
 tests.equal("stops", daemon.close(), 0)
 tests.end()

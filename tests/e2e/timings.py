@@ -178,7 +178,9 @@ def test_prices(t):
     t.check("an agent is known", known.status == 200 and known.json["heartbeat_s"] == 30, known)
     claimed = daemon.post("/timings/claims", {"agent": "worker", "max": 1000}).json["operators"]
     t.equal("all that is wanted is leased", len(claimed), len(wants))
-    t.equal("and to nobody else", daemon.post("/timings/claims", {"agent": "worker", "max": 1000}).json["operators"], [])
+    daemon.post("/agents", dict(agent, agent="other"))
+    t.equal("and to nobody else", daemon.post("/timings/claims", {"agent": "other", "max": 1000}).json["operators"], [])
+    t.equal("but who has lost it gets it again", daemon.post("/timings/claims", {"agent": "worker", "max": 1000}).json["operators"], claimed)
     rows = [row(i, w["op"], w["signature"], 2 * w["seconds"]) for i, w in enumerate(wants)]
     added = daemon.post("/timings", batch("worker", "all", rows)).json
     t.equal("measured", (added["added"], added["suspect"]), (len(wants), 0))

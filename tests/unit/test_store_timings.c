@@ -14,7 +14,7 @@
 static struct fixture f;
 static struct timings_got {
     enum mg_store_code code;
-    int64_t generation, added, known, suspect, confirmed;
+    int64_t generation, added, known, suspect, confirmed, settled;
     size_t n_wants, n_rows, n_jobs, total;
     char first[64];
     bool known_graph;
@@ -37,6 +37,7 @@ static void on_timings(void *ctx, const struct mg_store_result *result)
     g->known = t->known;
     g->suspect = t->suspect;
     g->confirmed = t->confirmed;
+    g->settled = t->settled;
     g->n_wants = t->n_wants;
     g->n_rows = t->n_rows;
     g->n_jobs = t->n_jobs;
@@ -168,11 +169,45 @@ Test(store_timings, wants_are_leased_to_one_and_leases_end)
     cr_expect_str_eq(got.first, "dear", "the most valuable first");
     cr_expect_eq(ASK(claim_timings, "two", "u", false, 10, 0)->n_wants, 1);
     cr_expect_str_eq(got.first, "cheap", "what one has the other does not get");
-    cr_expect_eq(ASK(claim_timings, "two", "u", false, 10, 0)->n_wants, 0);
+    cr_expect_eq(ASK(claim_timings, "two", "u", false, 10, 0)->n_wants, 1);
+    cr_expect_str_eq(got.first, "cheap", "what an agent has thrown away it may have again");
     fixture_set_now(&f, f.now + MG_TIMING_LEASE_MS + 1);
     cr_expect_eq(ASK(claim_timings, "two", "u", false, 10, 0)->n_wants, 2, "a lease ends");
     cr_expect_eq(ASK(claim_timings, "two", "t", false, 10, 0)->code, MG_STORE_CONFLICT);
     cr_expect_eq(ASK(claim_timings, "three", "t", true, 10, 0)->code, MG_STORE_NOT_FOUND);
+}
+
+enum { HOUR_MS = 3600 * 1000 };
+
+static void expect_wanted(size_t count, const char *first, const char *when)
+{
+    cr_expect_eq(ASK(list_missing, CLASS, NULL, 10)->n_wants, count, "%s: of the class %zu", when, got.n_wants);
+    cr_expect_eq(ASK(list_missing, NULL, "card", 10)->n_wants, count, "%s: of the model %zu", when, got.n_wants);
+    ASK(pick_class, "graph", "[\"card\"]");
+    cr_expect_eq(got.settled, 2 - (int64_t)count, "%s: settled %lld", when, (long long)got.settled);
+    cr_expect_eq(ASK(claim_timings, "one", "t", false, 10, 0)->n_wants, count, "%s: claimed %zu", when, got.n_wants);
+    cr_expect_str_eq(got.first, first, "%s", when);
+}
+
+Test(store_timings, failures_are_asked_again)
+{
+    const struct mg_timing_want wants[] = {{"add", "a", row_of(0, "a", 1).key, 2, 1e-3, true},
+                                           {"add", "bb", row_of(0, "bb", 1).key, 1, 1e-3, true}};
+    struct mg_timing_row rows[] = {row_of(0, "a", 0), row_of(1, "bb", 0)};
+    rows[0].status = MG_TIMING_UNSUPPORTED;
+    rows[1].status = MG_TIMING_NOMEM;
+    ASK(add_wants, "graph", "[\"card\"]", wants, 2);
+    cr_expect_eq(post("one", "t", "b1", rows, 2)->added, 2);
+    int64_t begin = f.now;
+    expect_wanted(0, "", "at once");
+    fixture_set_now(&f, begin + HOUR_MS - 1);
+    expect_wanted(0, "", "within the hour");
+    fixture_set_now(&f, begin + HOUR_MS);
+    expect_wanted(1, "bb", "memory may be free after an hour");
+    fixture_set_now(&f, begin + MG_TIMING_FAILURE_DAYS * 24LL * HOUR_MS - 1);
+    expect_wanted(1, "bb", "within thirty days");
+    fixture_set_now(&f, begin + MG_TIMING_FAILURE_DAYS * 24LL * HOUR_MS);
+    expect_wanted(2, "a", "kernels may have been written after thirty days");
 }
 
 /* ---- thousands of wants ---- */
