@@ -89,6 +89,14 @@ static void score_row(const struct attention *a, const struct cpu_call *call, in
         row[j] += mask[j * a->mask_stride[a->scores.rank - 1]];
 }
 
+static float largest_of(const float *row, int64_t n)
+{
+    float largest = -INFINITY;
+    for (int64_t j = 0; j < n; j++)
+        largest = row[j] > largest ? row[j] : largest;
+    return largest;
+}
+
 /* row = exp(row - shift); returns the sum. */
 MG_WIDE static float exponentials(float *row, int64_t n, float shift)
 {
@@ -107,17 +115,25 @@ static enum mg_code run_attention(const struct cpu_call *call)
     for (int64_t r = 0; r < a->heads * a->queries; r++) {
         int64_t head = r / a->queries, keys = seen(a, r % a->queries);
         const float *v = (const float *)call->in[a->first + 2] + head / a->shared * a->keys * a->value_dim;
-        float *y = (float *)call->out[0] + r * a->value_dim, largest = -INFINITY;
+        float *y = (float *)call->out[0] + r * a->value_dim;
         score_row(a, call, head, r % a->queries, row);
-        for (int64_t j = 0; j < keys; j++)
-            largest = row[j] > largest ? row[j] : largest;
-        float sum = exponentials(row, keys, largest);
+        float largest = largest_of(row, keys), sum = exponentials(row, keys, largest);
         lse[r] = largest + logf(sum);
         memset(y, 0, (size_t)a->value_dim * sizeof *y);
         for (int64_t j = 0; j < keys; j++)
             add_scaled(y, row[j] / sum, v + j * a->value_dim, a->value_dim);
     }
     return MG_OK;
+}
+
+/* row = the probabilities of its scores. In lse a huge score has swallowed the logarithm of the sum: where the keys are
+ * all of the row, their own sum is taken; where they are a part of them, only lse knows the rest. */
+static void probabilities(float *row, int64_t keys, float lse)
+{
+    float largest = largest_of(row, keys), sum = exponentials(row, keys, largest);
+    float share = largest + logf(sum) == lse ? 1 / sum : fast_exp(largest - lse);
+    for (int64_t j = 0; j < keys; j++)
+        row[j] *= share;
 }
 
 static void row_grad(const struct attention *a, const struct cpu_call *call, int64_t r, float *row)
@@ -130,7 +146,7 @@ static void row_grad(const struct attention *a, const struct cpu_call *call, int
     float *dq = (float *)call->out[0] + r * a->dim, *dk = (float *)call->out[1] + key_head * a->dim;
     float *dv = (float *)call->out[2] + key_head * a->value_dim, along = dot(dy, y, a->value_dim);
     score_row(a, call, head, r % a->queries, row);
-    (void)exponentials(row, keys, ((const float *)call->in[5])[r]);
+    probabilities(row, keys, ((const float *)call->in[5])[r]);
     for (int64_t j = 0; j < keys; j++) {
         float p = row[j], ds = p * (dot(dy, v + j * a->value_dim, a->value_dim) - along) * a->scale;
         add_scaled(dv + j * a->value_dim, p, dy, a->value_dim);

@@ -161,6 +161,38 @@ Test(measure_cpu, a_row_of_masked_elements_alone_is_no_number)
     mg_prepared_free(prepared);
 }
 
+/* One query; `in`: dy, q, then keys, values, y and lse. */
+static void gradient_of(int64_t keys, const float *in, const float *want)
+{
+    const struct mg_shape one = *SHAPE(1, 1, 1, 1), row = *SHAPE(1, 1, keys, 1);
+    const struct mg_shape shapes[] = {one, one, row, row, one, one, one, row, row};
+    static const enum mg_dtype dtypes[] = {MG_DTYPE_F32, MG_DTYPE_F32, MG_DTYPE_F32,
+                                           MG_DTYPE_F32, MG_DTYPE_F32, MG_DTYPE_F32};
+    static const struct mg_attr attrs[] = {REAL_OF(SCALE, 1), INT_OF(CAUSAL, 0)};
+    struct mg_op_desc op = {.type = MG_OP_ATTENTION_GRAD, .in_count = 6, .out_count = 3};
+    struct mg_prepared *prepared;
+    struct mg_error err;
+    float out[5];
+    op.attrs = attrs;
+    op.attr_count = 2;
+    op.in_shape = shapes;
+    op.out_shape = shapes + 6;
+    op.in_dtype = op.out_dtype = dtypes;
+    cr_assert_eq(mg_engine_prepare(engine, &op, NULL, NULL, &prepared, &err), MG_OK, "%s", err.message);
+    const void *const from[] = {in, in + 1, in + 2, in + 2 + keys, in + 2 + 2 * keys, in + 3 + 2 * keys};
+    cr_assert_eq(mg_prepared_run(prepared, from, (void *const[]){out, out + 1, out + 1 + keys}, NULL, &err), MG_OK);
+    for (int64_t i = 0; i < 1 + 2 * keys; i++)
+        cr_expect(fabsf(out[i] - want[i]) < 1e-5f, "%d: %g, not %g", (int)i, (double)out[i], (double)want[i]);
+    mg_prepared_free(prepared);
+}
+
+/* A huge score swallows the logarithm of the sum; of a part of the keys only that tells the others' share. */
+Test(measure_cpu, gradients_of_attention_know_their_sum)
+{
+    gradient_of(2, (const float[]){1, 1, 1e20f, 1e20f, 2, 4, 3, 1e20f}, (const float[]){0, -0.5f, 0.5f, 0.5f, 0.5f});
+    gradient_of(1, (const float[]){1, 1, 5, 2, 3, 5.69314718f}, (const float[]){-2.5f, -0.5f, 0.5f});
+}
+
 Test(measure, exponentials_are_those_of_libm)
 {
     static const float special[] = {0, 1e-30f, 0.34657359f, 88.7f, -87.3f, 1e30f, -1e30f, INFINITY, -INFINITY};
