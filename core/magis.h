@@ -28,6 +28,7 @@
 /* plans: simulated, placed, checked, found, written for others to run */
 #include "export/export.h"
 #include "plan/plan.h"
+#include "search/forecast.h"
 #include "search/limits.h"
 #include "search/search.h"
 

@@ -1,0 +1,166 @@
+#include "search/forecast.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/signature.h"
+#include "search/tree.h"
+#include "search/variant.h"
+
+enum { MOST_CANDIDATES = 60000 };
+
+struct list {
+    struct mg_forecast *item;
+    size_t count, capacity;
+};
+
+struct forecaster {
+    const struct mg_graph *g; /* the one looked at: the original, or a variant */
+    const struct mg_graph *original;
+    const struct mg_device *device;
+    struct mg_arena *arena, *scratch;
+    struct list all, here; /* of the graphs before, and of this one */
+};
+
+static bool is_measurable(const struct mg_op_info *op)
+{
+    return !op->is_view && op->type != MG_OP_OPAQUE && mg_op_cost(op->type) != MG_COST_VIEW;
+}
+
+static void add(struct forecaster *f, const struct mg_op_desc *desc, double uses, bool whole)
+{
+    size_t bound = mg_signature_bound(desc->attrs, desc->attr_count, desc->in_count + desc->out_count);
+    char *text = mg_arena_alloc(f->scratch, bound);
+    const char *name = mg_op_type_name(desc->type);
+    double seconds = mg_device_latency(f->device, desc);
+    if (mg_signature_print(desc, text) >= MG_SIGNATURE_MAX || seconds <= 0)
+        return;
+    *MG_PUSH(f->arena, f->here.item, f->here.count, f->here.capacity) = (struct mg_forecast){
+        name, mg_arena_strdup(f->arena, text), mg_signature_key(name, text), seconds * uses, seconds, whole};
+}
+
+static void add_whole(struct forecaster *f, mg_op op)
+{
+    struct mg_op_desc desc;
+    struct mg_error ignored;
+    if (mg_op_describe(f->g, op, NULL, 0, f->scratch, &desc, &ignored) == MG_OK)
+        add(f, &desc, 1, f->g == f->original);
+}
+
+static void add_part(struct forecaster *f, mg_op op, uint32_t axis, int64_t extent, int64_t uses)
+{
+    struct mg_cut cut = {axis, 0, extent};
+    struct mg_op_desc desc;
+    struct mg_error ignored;
+    if (uses > 0 && extent > 0 && f->here.count < MOST_CANDIDATES &&
+        mg_op_describe(f->g, op, &cut, 1, f->scratch, &desc, &ignored) == MG_OK)
+        add(f, &desc, (double)uses, false);
+}
+
+static void add_parts(struct forecaster *f, mg_op op)
+{
+    uint32_t axes, counts[MG_PARTS_MAX];
+    const struct mg_axis *axis = mg_op_axes(f->g, op, &axes);
+    for (uint32_t a = 0; a < axes; a++) {
+        uint32_t n = axis[a].window ? 0 : mg_part_counts(axis[a].length, counts);
+        for (uint32_t i = 0; i < n; i++) {
+            int64_t smaller = axis[a].length / counts[i], larger_parts = axis[a].length % counts[i];
+            add_part(f, op, a, smaller + 1, larger_parts);
+            add_part(f, op, a, smaller, counts[i] - larger_parts);
+        }
+    }
+}
+
+static int by_key(const void *a, const void *b)
+{
+    const struct mg_forecast *x = a, *y = b;
+    if (x->key.lo != y->key.lo)
+        return x->key.lo < y->key.lo ? -1 : 1;
+    return x->key.hi < y->key.hi ? -1 : x->key.hi > y->key.hi;
+}
+
+static int by_worth(const void *a, const void *b)
+{
+    const struct mg_forecast *x = a, *y = b;
+    if (x->whole != y->whole)
+        return x->whole ? -1 : 1;
+    if (x->value != y->value)
+        return x->value > y->value ? -1 : 1;
+    return by_key(a, b);
+}
+
+/* Equal ones become one: worth their sum in one graph, and what the graph says that uses them most. */
+static void merge(struct list *list, bool sum)
+{
+    size_t kept = 0;
+    if (list->count)
+        qsort(list->item, list->count, sizeof *list->item, by_key);
+    for (size_t i = 0; i < list->count; i++) {
+        struct mg_forecast *last = kept ? &list->item[kept - 1] : NULL, *item = &list->item[i];
+        if (last && by_key(last, item) == 0) {
+            last->value = sum ? last->value + item->value : last->value > item->value ? last->value : item->value;
+            last->whole |= item->whole;
+        } else {
+            list->item[kept++] = *item;
+        }
+    }
+    list->count = kept;
+}
+
+static void take_over(struct forecaster *f)
+{
+    merge(&f->here, true);
+    for (size_t i = 0; i < f->here.count; i++)
+        *MG_PUSH(f->arena, f->all.item, f->all.count, f->all.capacity) = f->here.item[i];
+    f->here.count = 0;
+    merge(&f->all, false);
+}
+
+static void add_graph(struct forecaster *f, const struct mg_graph *g)
+{
+    f->g = g;
+    for (int parts = 0; parts < 2; parts++)
+        for (mg_op op = 0; op < g->op_count; op++) {
+            struct mg_arena_mark mark = mg_arena_mark(f->scratch);
+            if (is_measurable(&g->ops[op]))
+                (parts ? add_parts : add_whole)(f, op);
+            mg_arena_rewind(f->scratch, mark);
+        }
+    take_over(f);
+}
+
+static enum mg_code collect(void *context, struct mg_error *err)
+{
+    struct forecaster *f = context;
+    const struct mg_variant_input in = {.g = f->original, .device = f->device};
+    enum mg_code code = MG_OK;
+    add_graph(f, f->original);
+    for (int joins = 0; joins < 2 && code == MG_OK; joins++) {
+        struct mg_arena_mark mark = mg_arena_mark(f->scratch);
+        struct mg_graph *edited;
+        struct mg_edit *edits;
+        uint32_t count;
+        code = mg_variant_choose(&in, joins, f->scratch, &edits, &count, err);
+        if (code == MG_OK && count)
+            code = mg_rewrite_apply(f->original, edits, count, f->scratch, &edited, err);
+        if (code == MG_OK && count)
+            add_graph(f, edited);
+        mg_arena_rewind(f->scratch, mark);
+    }
+    return code;
+}
+
+void mg_forecast_build(const struct mg_graph *g, const struct mg_device *device, struct mg_arena *arena,
+                       struct mg_forecast **out, size_t *count)
+{
+    struct mg_arena scratch;
+    struct forecaster f = {.original = g, .device = device, .arena = arena, .scratch = &scratch};
+    mg_arena_init(&scratch, 256 << 20);
+    (void)!mg_arena_guard(&scratch, collect, &f, NULL);
+    mg_arena_release(&scratch);
+    take_over(&f); /* what the room running out left behind */
+    if (f.all.count)
+        qsort(f.all.item, f.all.count, sizeof *f.all.item, by_worth);
+    *out = f.all.item;
+    *count = f.all.count;
+}
