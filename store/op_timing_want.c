@@ -77,45 +77,43 @@ static void read_want(struct mg_op *op, sqlite3_stmt *stmt, struct mg_timing_wan
     want->seconds = sqlite3_column_double(stmt, 4);
 }
 
-/* Several hundred times what a run takes is spent on each; at least one is handed out. */
-static struct want_row *find_wants(struct mg_op *op, struct mg_db *db, int64_t class, int64_t agent, size_t *n)
+struct claim {
+    struct want_row *rows;
+    size_t count, capacity;
+    double left; /* seconds to spend */
+};
+
+static bool is_full(const struct mg_op *op, const struct claim *claim)
 {
-    int64_t now = mg_store_now(op->store);
-    struct want_row *rows = NULL;
-    size_t capacity = 0;
-    double left = op->args.real;
-    sqlite3_stmt *stmt =
-        MG_BIND(db, OPEN_WANTS, mg_int(class), mg_int(now), mg_int(now - MG_TIMING_FAILURE_DAYS * DAY_MS),
-                mg_int(agent), mg_int(now - DAY_MS), mg_int(op->args.limit));
-    *n = 0;
-    while (mg_db_row(db, stmt)) {
-        struct want_row *row = MG_PUSH(&op->arena, rows, *n, capacity);
-        row->signature = sqlite3_column_int64(stmt, 0);
-        read_want(op, stmt, &row->want);
-        left -= RUNS_EACH * row->want.seconds;
-        if (left <= 0 && op->args.real > 0) {
-            mg_db_end(stmt);
-            break;
-        }
-    }
-    return rows;
+    return claim->count >= (size_t)op->args.limit || (op->args.real > 0 && claim->left <= 0);
 }
 
-/* One of a hundred is measured again, whatever is found first from a random place on. */
-static struct want_row *find_again(struct mg_op *op, struct mg_db *db, int64_t class, size_t *n, struct want_row *rows)
+/* Several hundred times what a run takes is spent on each; at least one is handed out. */
+static void take(struct mg_op *op, struct mg_db *db, sqlite3_stmt *stmt, struct claim *claim)
 {
-    size_t extra = *n / 100, capacity = *n;
-    if (extra == 0) {
-        return rows;
-    }
-    sqlite3_stmt *stmt = MG_BIND(db, AGAIN, mg_int(class), mg_int(mg_store_now(op->store) - DAY_MS),
-                                 mg_int((int64_t)extra), mg_int(mg_store_now(op->store)));
     while (mg_db_row(db, stmt)) {
-        struct want_row *row = MG_PUSH(&op->arena, rows, *n, capacity);
+        struct want_row *row = MG_PUSH(&op->arena, claim->rows, claim->count, claim->capacity);
         row->signature = sqlite3_column_int64(stmt, 0);
         read_want(op, stmt, &row->want);
+        claim->left -= RUNS_EACH * row->want.seconds;
+        if (is_full(op, claim)) {
+            mg_db_end(stmt);
+            return;
+        }
     }
-    return rows;
+}
+
+/* What is wanted; then what is measured again: each day another hundredth of what is known. */
+static void find_claims(struct mg_op *op, struct mg_db *db, int64_t class, int64_t agent, struct claim *claim)
+{
+    int64_t now = mg_store_now(op->store);
+    take(op, db,
+         MG_BIND(db, OPEN_WANTS, mg_int(class), mg_int(now), mg_int(now - MG_TIMING_FAILURE_DAYS * DAY_MS),
+                 mg_int(agent), mg_int(now - DAY_MS), mg_int(op->args.limit)),
+         claim);
+    if (!is_full(op, claim)) {
+        take(op, db, MG_BIND(db, AGAIN, mg_int(class), mg_int(now - DAY_MS), mg_int(now / DAY_MS), mg_int(now)), claim);
+    }
 }
 
 /* `out` may be NULL. */
@@ -154,13 +152,13 @@ void mg_op_run_claim_timings(struct mg_op *op, struct mg_db *db)
     if (!find_agent(op, db, &agent, &class, &answer->class)) {
         return;
     }
-    size_t n;
-    struct want_row *rows = find_wants(op, db, class, agent, &n);
-    rows = find_again(op, db, class, &n, rows);
+    struct claim claim = {.left = op->args.real};
+    find_claims(op, db, class, agent, &claim);
+    size_t n = claim.count;
     struct mg_timing_want *wants = MG_NEW_ARRAY(&op->arena, struct mg_timing_want, n);
     for (size_t i = 0; i < n && mg_op_ok(op, db); i++) {
-        wants[i] = rows[i].want;
-        MG_RUN(db, ADD_LEASE, mg_int(class), mg_int(rows[i].signature), mg_int(agent),
+        wants[i] = claim.rows[i].want;
+        MG_RUN(db, ADD_LEASE, mg_int(class), mg_int(claim.rows[i].signature), mg_int(agent),
                mg_int(now + MG_TIMING_LEASE_MS));
     }
     MG_RUN(db, SEE_AGENT, mg_int(agent), mg_int(now));

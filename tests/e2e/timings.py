@@ -300,7 +300,7 @@ def test_require_measured(t):
                                                    for i, w in enumerate(wants)]))
     ended = daemon.get(path + "?wait=60").json
     t.check("runs once all is there", ended["state"] == "succeeded" and ended["prices"]["exact"] == 1.0, ended)
-    late = dict(MODEL, zoo={"model": "mlp", "batch": 3}, require_measured=True, budget={"evaluations": 30, "deadline_s": 2})
+    late = dict(MODEL, zoo={"model": "mlp", "batch": 3, "layers": 3, "hidden": 250}, require_measured=True, budget={"evaluations": 30, "deadline_s": 2})
     failed = daemon.get("/jobs/%s?wait=30" % daemon.post("/optimize", late).json["id"]).json
     t.check("fails at its deadline", failed["state"] == "failed" and failed["error"]["type"] == "/errors/deadline", failed)
     t.equal("not with the model", daemon.post("/optimize", dict(late, timings="model")).problem, "invalid-request")
@@ -386,7 +386,7 @@ def test_many_at_once(t):
 
 
 tests = Tests()
-tests.run(setup, test_post, test_refused, test_small_bodies, test_trust, test_prices, test_near, test_class, test_revoke, test_require_measured, test_crash,
+tests.run(setup, test_post, test_refused, test_small_bodies, test_trust, test_prices, test_near, test_class, test_revoke, test_require_measured, test_other_device, test_crash,
           test_many_at_once)
 tests.equal("stops", daemon.close(), 0)
 tests.end()

@@ -210,6 +210,29 @@ Test(store_timings, failures_are_asked_again)
     expect_wanted(2, "a", "kernels may have been written after thirty days");
 }
 
+/* Nobody wants them any more: a hundred days see each measured again once. */
+Test(store_timings, a_hundredth_is_measured_again_each_day)
+{
+    enum { ROWS = 150, DAYS = 100 };
+    struct mg_timing_row rows[ROWS];
+    char names[ROWS][16];
+    size_t again = 0;
+    for (int i = 0; i < ROWS; i++) {
+        snprintf(names[i], sizeof names[i], "again%d", i);
+        rows[i] = row_of((uint32_t)i, names[i], 1e-3);
+        rows[i].key = (struct mg_hash128){(uint64_t)i + 1, 8};
+    }
+    cr_expect_eq(post("one", "t", "b1", rows, ROWS)->added, ROWS);
+    cr_expect_eq(ASK(claim_timings, "one", "t", false, 64, 0)->n_wants, 0, "measured today");
+    for (int day = 0; day < DAYS; day++) {
+        fixture_set_now(&f, f.now + 24 * HOUR_MS + 1);
+        again += ASK(claim_timings, "one", "t", false, 64, 0)->n_wants;
+        cr_expect_leq(got.n_wants, 2u);
+        cr_expect_eq(ASK(claim_timings, "two", "u", false, 64, 0)->n_wants, 0, "what one has the other does not get");
+    }
+    cr_expect_eq(again, ROWS);
+}
+
 /* ---- thousands of wants ---- */
 
 enum { MANY = 950 };
