@@ -1,8 +1,9 @@
 /* The reference executor: operators, graphs and plans on real numbers.
  *
  * Everything is computed in double precision whatever the dtype says (integers and booleans are
- * doubles with whole values), slowly and readably: the oracle that gradients, iteration axes and
- * plans are tested against. Kernels and this folder may use libm; nothing else of the core may. */
+ * doubles with whole values; casts to real dtypes narrower than f32 round), slowly and readably: the oracle that
+ * gradients, iteration axes and plans are tested against. Kernels and this folder may use libm; nothing else of the
+ * core may. */
 #ifndef MG_EXEC_EXEC_H
 #define MG_EXEC_EXEC_H
 

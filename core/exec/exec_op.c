@@ -68,7 +68,7 @@ static void fit(enum mg_dtype dtype, double *data, int64_t count)
 {
     if (dtype < MG_DTYPE_I64 || dtype == MG_DTYPE_BOOL)
         return;
-    double span = ldexp(1, (int)(8 * mg_dtype_size(dtype))), least = dtype == MG_DTYPE_U8 ? 0 : -span / 2;
+    double span = ldexp(1, (int)(8 * mg_dtype_size(dtype))), least = mg_dtype_is_unsigned(dtype) ? 0 : -span / 2;
     for (int64_t i = 0; i < count; i++) {
         if (!isfinite(data[i])) {
             data[i] = isnan(data[i]) ? 0 : data[i] < 0 ? least : least + (span - 1);

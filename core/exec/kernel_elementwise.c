@@ -246,12 +246,16 @@ enum mg_code kernel_bits(const struct mg_kernel *k)
     return MG_OK;
 }
 
+/* Real numbers narrower than f32 are rounded; f32 and f64 are both doubles here. */
 enum mg_code kernel_cast(const struct mg_kernel *k)
 {
     enum mg_dtype to = k->op->out_dtype[0];
     for (int64_t i = 0; i < mg_kernel_out_count(k, 0); i++) {
         double x = k->in[0][i];
-        k->out[0][i] = to == MG_DTYPE_BOOL ? x != 0 : to >= MG_DTYPE_I64 ? trunc(x) : x;
+        if (to >= MG_DTYPE_I64)
+            k->out[0][i] = to == MG_DTYPE_BOOL ? x != 0 : trunc(x);
+        else
+            k->out[0][i] = to == MG_DTYPE_F32 ? x : mg_dtype_round(to, x);
     }
     return MG_OK;
 }

@@ -7,7 +7,7 @@
 /* Rounded to the nearest whole number (of two, the even one) that the dtype holds. */
 static double saturate(double x, enum mg_dtype dtype)
 {
-    double span = ldexp(1, (int)(8 * mg_dtype_size(dtype))), least = dtype == MG_DTYPE_U8 ? 0 : -span / 2;
+    double span = ldexp(1, (int)(8 * mg_dtype_size(dtype))), least = mg_dtype_is_unsigned(dtype) ? 0 : -span / 2;
     x = nearbyint(x);
     return x < least ? least : x > least + span - 1 ? least + span - 1 : x;
 }

@@ -70,8 +70,9 @@ void mg_wire_put_message(struct mg_writer *w, uint32_t field, struct mg_writer *
 int64_t mg_onnx_elem_type(enum mg_dtype dtype)
 {
     static const int64_t types[MG_DTYPE_COUNT] = {
-        [MG_DTYPE_F64] = 11, [MG_DTYPE_F32] = 1, [MG_DTYPE_F16] = 10, [MG_DTYPE_BF16] = 16, [MG_DTYPE_I64] = 7,
-        [MG_DTYPE_I32] = 6,  [MG_DTYPE_I16] = 5, [MG_DTYPE_I8] = 3,   [MG_DTYPE_U8] = 2,    [MG_DTYPE_BOOL] = 9};
+        [MG_DTYPE_F64] = 11, [MG_DTYPE_F32] = 1,  [MG_DTYPE_F16] = 10, [MG_DTYPE_BF16] = 16, [MG_DTYPE_I64] = 7,
+        [MG_DTYPE_I32] = 6,  [MG_DTYPE_I16] = 5,  [MG_DTYPE_I8] = 3,   [MG_DTYPE_U8] = 2,    [MG_DTYPE_U16] = 4,
+        [MG_DTYPE_U32] = 12, [MG_DTYPE_U64] = 13, [MG_DTYPE_BOOL] = 9};
     return types[dtype];
 }
 
@@ -117,6 +118,9 @@ static uint64_t element_bits(enum mg_dtype dtype, double number)
         return half_bits((float)number);
     case MG_DTYPE_BF16:
         return bfloat_bits((float)number);
+    case MG_DTYPE_U64:
+        return number >= 0x1p63 ? (uint64_t)whole_number(number - 0x1p63) + ((uint64_t)1 << 63)
+                                : (uint64_t)whole_number(number);
     default:
         return (uint64_t)whole_number(number);
     }

@@ -39,7 +39,8 @@ static bool has_types(const struct mg_emit *e)
 {
     static const char letters[MG_DTYPE_COUNT] = {
         [MG_DTYPE_F64] = 'd', [MG_DTYPE_F32] = 's', [MG_DTYPE_F16] = 'h', [MG_DTYPE_BF16] = 'b', [MG_DTYPE_I64] = 'l',
-        [MG_DTYPE_I32] = 'i', [MG_DTYPE_I16] = 'w', [MG_DTYPE_I8] = 'c',  [MG_DTYPE_U8] = 'u',   [MG_DTYPE_BOOL] = '?'};
+        [MG_DTYPE_I32] = 'i', [MG_DTYPE_I16] = 'w', [MG_DTYPE_I8] = 'c',  [MG_DTYPE_U8] = 'u',   [MG_DTYPE_U16] = 'W',
+        [MG_DTYPE_U32] = 'I', [MG_DTYPE_U64] = 'L', [MG_DTYPE_BOOL] = '?'};
     const struct mg_op_desc *d = e->d;
     bool second = d->type == MG_OP_WHERE || d->type == MG_OP_ONE_HOT;
     enum mg_dtype judged = second ? d->in_dtype[1] : mg_emit_dtype(e);

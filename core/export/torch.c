@@ -19,6 +19,8 @@ static const char head[] = "import json\nimport math\n\nimport torch\nimport tor
 static const char tables[] =
     "DTYPE = {\"f64\": torch.float64, \"f32\": torch.float32, \"f16\": torch.float16, \"bf16\": torch.bfloat16,\n"
     "         \"f8e4m3\": getattr(torch, \"float8_e4m3fn\", None), \"f8e5m2\": getattr(torch, \"float8_e5m2\", None),\n"
+    "         \"u16\": getattr(torch, \"uint16\", None), \"u32\": getattr(torch, \"uint32\", None),\n"
+    "         \"u64\": getattr(torch, \"uint64\", None),\n"
     "         \"i64\": torch.int64, \"i32\": torch.int32, \"i16\": torch.int16, \"i8\": torch.int8, \"u8\": "
     "torch.uint8,\n"
     "         \"bool\": torch.bool}\n"

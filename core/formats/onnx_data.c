@@ -13,7 +13,7 @@ static const struct element_type element_types[] = {
     [1] = {"float32", true, MG_DTYPE_F32, 4},
     [2] = {"uint8", true, MG_DTYPE_U8, 1},
     [3] = {"int8", true, MG_DTYPE_I8, 1},
-    [4] = {"uint16", false, MG_DTYPE_COUNT, 2},
+    [4] = {"uint16", true, MG_DTYPE_U16, 2},
     [5] = {"int16", true, MG_DTYPE_I16, 2},
     [6] = {"int32", true, MG_DTYPE_I32, 4},
     [7] = {"int64", true, MG_DTYPE_I64, 8},
@@ -21,8 +21,8 @@ static const struct element_type element_types[] = {
     [9] = {"bool", true, MG_DTYPE_BOOL, 1},
     [10] = {"float16", true, MG_DTYPE_F16, 2},
     [11] = {"float64", true, MG_DTYPE_F64, 8},
-    [12] = {"uint32", false, MG_DTYPE_COUNT, 4},
-    [13] = {"uint64", false, MG_DTYPE_COUNT, 8},
+    [12] = {"uint32", true, MG_DTYPE_U32, 4},
+    [13] = {"uint64", true, MG_DTYPE_U64, 8},
     [14] = {"complex64", false, MG_DTYPE_COUNT, 8},
     [15] = {"complex128", false, MG_DTYPE_COUNT, 16},
     [16] = {"bfloat16", true, MG_DTYPE_BF16, 2},
@@ -56,6 +56,8 @@ const char *mg_onnx_dtype_text(int64_t id)
 double mg_onnx_data_at(const struct mg_onnx_data *data, int64_t i)
 {
     i = data->uniform ? 0 : i;
+    if (data->dtype == MG_DTYPE_U64 && !data->real)
+        return (double)(uint64_t)data->whole[i];
     return data->real ? data->real[i] : (double)data->whole[i];
 }
 
@@ -119,6 +121,7 @@ static int64_t whole_of_bits(enum mg_dtype dtype, uint64_t bits)
 {
     switch (dtype) {
     case MG_DTYPE_I64:
+    case MG_DTYPE_U64:
         return (int64_t)bits;
     case MG_DTYPE_I32:
         return (int32_t)(uint32_t)bits;
@@ -128,6 +131,10 @@ static int64_t whole_of_bits(enum mg_dtype dtype, uint64_t bits)
         return (int8_t)(uint8_t)bits;
     case MG_DTYPE_U8:
         return (uint8_t)bits;
+    case MG_DTYPE_U16:
+        return (uint16_t)bits;
+    case MG_DTYPE_U32:
+        return (uint32_t)bits;
     default:
         return (bits & 0xff) != 0;
     }

@@ -218,18 +218,15 @@ static int64_t sequence_length(struct onnx_call *c, const struct loop *l, const 
 }
 
 /* (states..., sequences...); body: (states..., rows...) -> states, collected. */
-void onnx_rule_scan(struct onnx_call *c, int which)
+static void scan(struct onnx_call *c, const char *input_directions)
 {
     int64_t sequences = mg_onnx_int(c, "num_scan_inputs", 0);
     uint32_t axis_count, direction_count;
     const int64_t *axes = mg_onnx_ints(c, "scan_input_axes", &axis_count);
-    const int64_t *directions = mg_onnx_ints(c, "scan_input_directions", &direction_count);
+    const int64_t *directions = mg_onnx_ints(c, input_directions, &direction_count);
     struct loop l = {.graph = body_of(c, "body")};
-    (void)which;
     l.axes = mg_onnx_ints(c, "scan_output_axes", &l.axis_count);
     l.directions = mg_onnx_ints(c, "scan_output_directions", &l.direction_count);
-    if (c->opset < 9)
-        mg_onnx_unsupported(c, "of opset 8");
     if (sequences < 1 || sequences > c->in_count)
         mg_onnx_invalid(c, "num_scan_inputs is %lld", (long long)sequences);
     if (c->code != MG_OK || !l.graph)
@@ -249,4 +246,63 @@ void onnx_rule_scan(struct onnx_call *c, int which)
         add_round(c, &l, 0);
     }
     close_loop(c, &l, 0);
+}
+
+/* The scan of sample `n` alone; parts[k] receives its result k as a batch of one. */
+static void scan_sample(struct onnx_call *c, int64_t n, mg_value *parts)
+{
+    struct onnx_call one = *c;
+    one.in_count = c->in_count - 1;
+    one.in = MG_NEW_ARRAY(c->m->arena, struct onnx_value *, one.in_count + 1);
+    one.out = MG_NEW_ARRAY(c->m->arena, struct onnx_value *, c->out_count + 1);
+    one.name = mg_arena_printf(c->m->arena, "%s/sample%lld", c->name, (long long)n);
+    for (uint32_t i = 0; i < one.in_count && c->code == MG_OK; i++)
+        one.in[i] = row_of(c, i + 1, 0, n);
+    one.code = c->code;
+    scan(&one, "directions");
+    c->code = one.code;
+    for (uint32_t k = 0; k < c->out_count && c->code == MG_OK; k++) {
+        struct mg_shape shape = {.rank = one.out[k]->shape.rank + 1, .dim = {1}};
+        if (shape.rank > MG_MAX_RANK) {
+            mg_onnx_unsupported(c, "to %u dimensions", shape.rank);
+            return;
+        }
+        memcpy(shape.dim + 1, one.out[k]->shape.dim, one.out[k]->shape.rank * sizeof shape.dim[0]);
+        parts[k] = mg_onnx_reshape(c, mg_onnx_materialise(c->m, one.out[k], MG_KIND_CONSTANT), &shape);
+    }
+}
+
+/* Opset 8: (lengths, states..., sequences...), each a batch whose samples are scanned one by one. */
+static void scan_batch(struct onnx_call *c)
+{
+    const struct mg_shape *first = mg_onnx_shape(c, 1);
+    int64_t batch = first->rank ? first->dim[0] : 0;
+    if (mg_onnx_has(c, 0))
+        mg_onnx_unsupported(c, "sequences of different lengths");
+    for (uint32_t i = 1; i < c->in_count && c->code == MG_OK; i++)
+        if (mg_onnx_shape(c, i)->rank == 0 || mg_onnx_shape(c, i)->dim[0] != batch)
+            mg_onnx_invalid(c, "operand %u is not a batch of %lld", i, (long long)batch);
+    if (batch < 1 || batch > MAX_ROUNDS)
+        mg_onnx_unsupported(c, "of %lld samples", (long long)batch);
+    if (c->code != MG_OK)
+        return;
+    mg_value *parts = MG_NEW_ARRAY(c->m->arena, mg_value, c->out_count * (uint64_t)batch + 1);
+    mg_value *sample = MG_NEW_ARRAY(c->m->arena, mg_value, c->out_count + 1);
+    for (int64_t n = 0; n < batch && c->code == MG_OK; n++) {
+        scan_sample(c, n, sample);
+        for (uint32_t k = 0; k < c->out_count; k++)
+            parts[k * batch + n] = sample[k];
+    }
+    for (uint32_t k = 0; k < c->out_count && c->code == MG_OK; k++)
+        mg_onnx_result(
+            c, k, mg_onnx_add(c, MG_OP_CONCAT, parts + k * batch, (uint32_t)batch, ATTRS(A_INT(AXIS, 0)), 1, NULL));
+}
+
+void onnx_rule_scan(struct onnx_call *c, int which)
+{
+    (void)which;
+    if (c->opset < 9)
+        scan_batch(c);
+    else
+        scan(c, "scan_input_directions");
 }

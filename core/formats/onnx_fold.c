@@ -31,6 +31,12 @@ static bool small(const struct mg_shape *shape)
     return mg_shape_elements(shape) <= MAX_FOLDED;
 }
 
+/* Arithmetic here is of signed numbers. */
+static bool too_wide(const struct onnx_call *c)
+{
+    return c->in[0]->dtype == MG_DTYPE_U64;
+}
+
 static bool operands_small(const struct onnx_call *c)
 {
     for (uint32_t i = 0; i < c->in_count; i++)
@@ -101,6 +107,8 @@ static double real_unary(int which, double x)
         return -x;
     case FOLD_RECIPROCAL:
         return 1 / x;
+    case FOLD_RELU:
+        return x < 0 ? 0 : x;
     default:
         return sqrt(x);
     }
@@ -115,6 +123,8 @@ static int64_t whole_unary(int which, int64_t x)
         return (int64_t)(0 - (uint64_t)x);
     case FOLD_NOT:
         return !x;
+    case FOLD_RELU:
+        return x < 0 ? 0 : x;
     default:
         return x;
     }
@@ -125,7 +135,7 @@ bool onnx_fold_unary(struct onnx_call *c, int which)
     const struct mg_onnx_data *in = c->in[0]->data;
     double *real;
     int64_t *whole;
-    if (!small(&in->shape))
+    if (!small(&in->shape) || too_wide(c))
         return false;
     struct mg_onnx_data *out = new_data(c, in->dtype, &in->shape, &real, &whole);
     for (int64_t i = 0; i < mg_shape_elements(&in->shape); i++) {
@@ -149,6 +159,10 @@ static int64_t narrow(enum mg_dtype dtype, int64_t x)
         return (int8_t)x;
     case MG_DTYPE_U8:
         return (uint8_t)x;
+    case MG_DTYPE_U16:
+        return (uint16_t)x;
+    case MG_DTYPE_U32:
+        return (uint32_t)x;
     case MG_DTYPE_BOOL:
         return x != 0;
     default:
@@ -175,7 +189,7 @@ bool onnx_fold_cast(struct onnx_call *c, int which)
     struct mg_onnx_data *out = new_data(c, dtype, &in->shape, &real, &whole);
     for (int64_t i = 0; i < mg_shape_elements(&in->shape); i++) {
         if (real)
-            real[i] = dtype == MG_DTYPE_F64 ? mg_onnx_data_at(in, i) : (double)(float)mg_onnx_data_at(in, i);
+            real[i] = mg_dtype_round(dtype, mg_onnx_data_at(in, i));
         else if (dtype == MG_DTYPE_BOOL)
             whole[i] = mg_onnx_data_at(in, i) != 0;
         else
@@ -244,7 +258,7 @@ bool onnx_fold_binary(struct onnx_call *c, int which)
     double *real;
     int64_t *whole, index[MG_MAX_RANK] = {0};
     bool truncated = mg_onnx_int(c, "fmod", 0) != 0;
-    if (c->in_count != 2 || !c->in[0] || !c->in[1] || c->in[0]->dtype != c->in[1]->dtype ||
+    if (c->in_count != 2 || !c->in[0] || !c->in[1] || too_wide(c) || c->in[0]->dtype != c->in[1]->dtype ||
         !broadcast(&c->in[0]->shape, &c->in[1]->shape, &shape) || (truncated && is_real(c->in[0]->dtype)))
         return false;
     const struct mg_onnx_data *a = c->in[0]->data, *b = c->in[1]->data;
@@ -284,7 +298,7 @@ bool onnx_fold_compare(struct onnx_call *c, int which)
     struct mg_shape shape;
     double *real;
     int64_t *whole, index[MG_MAX_RANK] = {0};
-    if (is_real(c->in[0]->dtype) || c->in[0]->dtype != c->in[1]->dtype ||
+    if (is_real(c->in[0]->dtype) || too_wide(c) || c->in[0]->dtype != c->in[1]->dtype ||
         !broadcast(&c->in[0]->shape, &c->in[1]->shape, &shape))
         return false;
     const struct mg_onnx_data *a = c->in[0]->data, *b = c->in[1]->data;
@@ -331,7 +345,7 @@ bool onnx_fold_reduce(struct onnx_call *c, int which)
     int64_t *whole, total = mg_shape_elements(&in->shape);
     (void)axes;
     if (c->code != MG_OK || !small(&in->shape) || in->shape.rank > 1 || total < 1 || in->dtype == MG_DTYPE_BOOL ||
-        (count == 0 && mg_onnx_int(c, "noop_with_empty_axes", 0)))
+        too_wide(c) || (count == 0 && mg_onnx_int(c, "noop_with_empty_axes", 0)))
         return false;
     struct mg_shape shape = {.rank = keep ? in->shape.rank : 0, .dim = {1}};
     struct mg_onnx_data *out = new_data(c, in->dtype, &shape, &real, &whole);

@@ -4,7 +4,7 @@
 
 #include "formats/onnx_priv.h"
 
-enum { MAX_NODES = 200000, MAX_REASONS = 200, FREE_NODES = 8000, CALLS = 8 };
+enum { NEWEST_OPSET = 25, MAX_NODES = 200000, MAX_REASONS = 200, FREE_NODES = 8000, CALLS = 8 };
 
 void mg_onnx_add_reason(struct onnx_import *m, const char *text)
 {
@@ -128,6 +128,10 @@ static enum mg_code import(struct onnx_import *m)
     if (s->opset < 7)
         return mg_fail(m->err, MG_ERR_UNSUPPORTED, "", "opset %lld is older than 7: convert the model",
                        (long long)s->opset);
+    if (s->opset > NEWEST_OPSET)
+        return mg_fail(m->err, MG_ERR_UNSUPPORTED, "",
+                       "opset %lld is newer than %d, the newest that is known: export the model with an older opset",
+                       (long long)s->opset, NEWEST_OPSET);
     if (graph->sparse.count)
         return mg_fail(m->err, MG_ERR_UNSUPPORTED, "", "sparse initialisers are not supported");
     m->g = m->out->graph = mg_graph_new(m->graph_arena, graph->name ? graph->name : "");

@@ -102,8 +102,12 @@ void onnx_rule_cast(struct onnx_call *c, int which)
 {
     enum mg_dtype dtype;
     int64_t to = mg_onnx_int(c, "to", 0);
+    bool known = mg_onnx_dtype(to, &dtype);
     (void)which;
-    if (mg_onnx_dtype(to, &dtype))
+    bool byte = known && mg_dtype_size(dtype) == 1 && is_real(dtype);
+    if (byte && !mg_onnx_int(c, "saturate", 1))
+        mg_onnx_unsupported(c, "to %s without saturation", mg_onnx_dtype_text(to));
+    else if (known)
         cast_to(c, dtype);
     else
         mg_onnx_unsupported(c, "to %s", mg_onnx_dtype_text(to));

@@ -175,12 +175,22 @@ static void contract(struct onnx_call *c, struct equation *e)
     arrange(c, y, &made, &e->out);
 }
 
+/* What no matmul gives: more operands, "...", a letter twice in one operand, no stated result. */
+static void literal_einsum(struct onnx_call *c)
+{
+    mg_value *in = MG_NEW_ARRAY(c->m->arena, mg_value, c->in_count + 1);
+    for (uint32_t i = 0; i < c->in_count; i++)
+        in[i] = mg_onnx_in(c, i);
+    mg_onnx_last(c);
+    mg_onnx_add(c, MG_OP_EINSUM, in, c->in_count, ATTRS(A_TEXT(EQUATION, mg_onnx_text(c, "equation", ""))), 1, NULL);
+}
+
 void onnx_rule_einsum(struct onnx_call *c, int which)
 {
     (void)which;
     struct equation e = {.size = {0}};
-    if (!read_equation(c, &e)) {
-        mg_onnx_unsupported(c, "equation '%.60s'", mg_onnx_text(c, "equation", ""));
+    if (c->in_count > 2 || !read_equation(c, &e)) {
+        literal_einsum(c);
     } else if (c->in_count == 2) {
         contract(c, &e);
     } else {
@@ -256,8 +266,8 @@ void onnx_rule_conv(struct onnx_call *c, int which)
     onnx_convolve(c, &w, in, count);
 }
 
-/* With output_shape or SAME the pads follow from the result's size. */
-static void transposed_pads(struct onnx_call *c, struct onnx_window *w, const struct mg_shape *x, const int64_t *extra)
+/* With output_shape or SAME the pads follow from the result's size; a longer one is lengthened at its end. */
+static void transposed_pads(struct onnx_call *c, struct onnx_window *w, const struct mg_shape *x, int64_t *extra)
 {
     const char *mode = mg_onnx_text(c, "auto_pad", "NOTSET");
     uint32_t count;
@@ -273,6 +283,8 @@ static void transposed_pads(struct onnx_call *c, struct onnx_window *w, const st
         int64_t want = shape ? shape[count - w->rank + d] : x->dim[d + 2] * w->stride[d];
         int64_t total = w->stride[d] * (x->dim[d + 2] - 1) + extra[d] + (w->kernel[d] - 1) * w->dilation[d] + 1 - want;
         bool upper = strcmp(mode, "SAME_UPPER") == 0;
+        extra[d] -= total < 0 ? total : 0;
+        total = total < 0 ? 0 : total;
         w->pad[d] = upper ? total / 2 : total - total / 2;
         w->pad[d + w->rank] = total - w->pad[d];
     }

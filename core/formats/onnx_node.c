@@ -105,6 +105,39 @@ static const struct onnx_function *function_of(struct onnx_import *m, const stru
     return mg_names_find(&m->functions, mg_arena_printf(m->arena, "%s\n%s", domain, node->op_type));
 }
 
+/* ---- contents that follow from given inputs ----
+ * The operators stay in the graph; the rules of those after them may look at the numbers. */
+
+static bool all_known(const struct onnx_call *c)
+{
+    for (uint32_t i = 0; i < c->in_count; i++)
+        if (c->in[i] && !c->in[i]->data)
+            return false;
+    return true;
+}
+
+/* What the results will hold, by slot; NULL where that is not known. */
+static const struct mg_onnx_data **follow(struct onnx_call *c, const struct onnx_rule *rule)
+{
+    const struct mg_onnx_data **out = MG_NEW_ARRAY(c->m->arena, const struct mg_onnx_data *, c->out_count + 1);
+    bool folds = c->m->options->given_count && c->m->folded < MG_ONNX_FOLDED && c->in_count && all_known(c);
+    if (!folds || !rule->fold(c, rule->fold_which))
+        return out;
+    for (uint32_t i = 0; i < c->out_count; i++) {
+        out[i] = c->out[i] ? c->out[i]->data : NULL;
+        c->out[i] = NULL;
+    }
+    return out;
+}
+
+static void attach(struct onnx_call *c, const struct mg_onnx_data *const *contents)
+{
+    for (uint32_t i = 0; i < c->out_count; i++)
+        if (c->out[i] && contents[i] && !c->out[i]->data && c->out[i]->dtype == contents[i]->dtype &&
+            mg_shape_equal(&c->out[i]->shape, &contents[i]->shape))
+            c->out[i]->data = contents[i];
+}
+
 static void run_rule(struct onnx_call *c, const struct onnx_rule *rule)
 {
     if (c->in_count < rule->min_in || c->in_count > rule->max_in) {
@@ -114,8 +147,11 @@ static void run_rule(struct onnx_call *c, const struct onnx_rule *rule)
     }
     if (c->m->folded < MG_ONNX_FOLDED && all_constant(c) && rule->fold(c, rule->fold_which))
         return;
+    const struct mg_onnx_data **contents = follow(c, rule);
     if (c->code == MG_OK && rule->rule)
         rule->rule(c, rule->which);
+    if (c->code == MG_OK)
+        attach(c, contents);
 }
 
 /* Results that the rule did not make but somebody may read. */

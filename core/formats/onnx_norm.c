@@ -165,24 +165,31 @@ void onnx_rule_pool(struct onnx_call *c, int which)
     mg_onnx_add(c, places ? MG_OP_MAX_POOL_INDICES : (enum mg_op_type)which, &x, 1, attrs, count, places ? 2 : 1, NULL);
 }
 
-/* The places count in the shape that the pool came from, so a larger one cannot be asked for. */
+/* Places count in the result that the windows give; an output_shape lengthens or shortens that at its end. */
 void onnx_rule_max_unpool(struct onnx_call *c, int which)
 {
     const struct mg_shape *in = mg_onnx_shape(c, 0);
     struct onnx_window w;
-    int64_t size[MG_MAX_RANK] = {0};
+    int64_t size[MG_MAX_RANK] = {0}, pads[2 * MG_MAX_RANK] = {0};
     uint32_t count = 0;
     const int64_t *want = mg_onnx_has(c, 2) ? mg_onnx_known_ints(c, 2, &count) : NULL;
+    bool longer = false;
     (void)which;
     onnx_window_of(c, in, NULL, &w);
-    for (uint32_t d = 0; d < w.rank; d++) {
+    if (want && count != in->rank)
+        mg_onnx_invalid(c, "output_shape has %u entries for %u dimensions", count, in->rank);
+    for (uint32_t d = 0; d < w.rank && c->code == MG_OK; d++) {
         size[d] = (in->dim[d + 2] - 1) * w.stride[d] + w.kernel[d] - w.pad[d] - w.pad[d + w.rank];
-        if (want && (count != in->rank || want[d + 2] != size[d]))
-            mg_onnx_unsupported(c, "an output_shape of its own");
+        pads[in->rank + d + 2] = want ? want[d + 2] - size[d] : 0;
+        longer = longer || pads[in->rank + d + 2] != 0;
     }
     mg_value x = mg_onnx_in(c, 0), places = mg_onnx_in(c, 1);
+    c->last = !longer;
+    x = mg_onnx_add(c, MG_OP_MAX_UNPOOL, OPERANDS(x, places), ATTRS(A_INTS(SPATIAL, size, w.rank)), 1, NULL);
+    if (!longer)
+        return;
     mg_onnx_last(c);
-    mg_onnx_add(c, MG_OP_MAX_UNPOOL, OPERANDS(x, places), ATTRS(A_INTS(SPATIAL, size, w.rank)), 1, NULL);
+    mg_onnx_add(c, MG_OP_PAD, OPERANDS(x), ATTRS(A_INTS(PADS, pads, 2 * in->rank)), 1, NULL);
 }
 
 /* (sum |x|^p)^(1/p) */
@@ -280,11 +287,16 @@ void onnx_rule_resize(struct onnx_call *c, int upsample)
         sizes_given(c, &r, 3);
     else
         sizes_from_scales(c, &r, upsample || c->opset < 11 ? 1 : 2);
-    if (strcmp(coordinates, "tf_crop_and_resize") == 0 || (mg_onnx_attr(c, "axes") && !mg_onnx_has(c, 3)))
-        mg_onnx_unsupported(c, "coordinates %.30s, or scales for some axes", coordinates);
+    bool crop = strcmp(coordinates, "tf_crop_and_resize") == 0;
+    if (mg_onnx_attr(c, "axes") && (crop || !mg_onnx_has(c, 3)))
+        mg_onnx_unsupported(c, "scales or a region for some axes");
+    else if (crop && !linear)
+        mg_onnx_unsupported(c, "a region in mode %.30s", mode);
     else if (r.in->rank < 3 || r.in->rank > 5 || r.size[0] != r.in->dim[0] || r.size[1] != r.in->dim[1])
         mg_onnx_unsupported(c, "of other than 1 to 3 spatial dimensions");
-    if (c->code != MG_OK)
+    if (c->code == MG_OK && crop)
+        onnx_crop_and_resize(c, r.size);
+    if (c->code != MG_OK || crop)
         return;
     mg_value x = mg_onnx_in(c, 0);
     mg_onnx_last(c);

@@ -11,6 +11,7 @@ enum onnx_fold_kind {
     FOLD_NEG,
     FOLD_NOT,
     FOLD_RECIPROCAL,
+    FOLD_RELU,
     FOLD_SQRT,
     FOLD_ADD,
     FOLD_SUB,
@@ -48,6 +49,8 @@ mg_value onnx_counting(struct onnx_call *c, int64_t size, double start, enum mg_
                        uint32_t rank);
 mg_value onnx_reduce(struct onnx_call *c, enum mg_op_type type, mg_value x, const int64_t *axes, uint32_t count,
                      bool keep);
+/* Resize by a region of interest to these sizes, of all dimensions. */
+void onnx_crop_and_resize(struct onnx_call *c, const int64_t *size);
 /* Windows of convolutions and pools: spatial dimensions from 2 on. */
 struct onnx_window {
     uint32_t rank;

@@ -37,11 +37,18 @@ enum mg_dtype {
     MG_DTYPE_I16,
     MG_DTYPE_I8,
     MG_DTYPE_U8,
+    MG_DTYPE_U16,
+    MG_DTYPE_U32,
+    MG_DTYPE_U64,
     MG_DTYPE_BOOL,
     MG_DTYPE_COUNT
 };
 uint32_t mg_dtype_size(enum mg_dtype dtype);
 const char *mg_dtype_name(enum mg_dtype dtype);
+bool mg_dtype_is_unsigned(enum mg_dtype dtype); /* whole numbers from 0 on */
+/* The number of a real dtype nearest to x (of two, the even one). What f16 and bf16 cannot hold becomes infinite, what
+ * the f8 formats cannot hold their largest number, as ONNX's Cast has it. f64 and whole numbers: x. */
+double mg_dtype_round(enum mg_dtype dtype, double x);
 enum mg_dtype mg_dtype_from_name(const char *name); /* MG_DTYPE_COUNT if unknown */
 
 struct mg_shape {

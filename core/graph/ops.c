@@ -216,7 +216,8 @@ static const struct {
     [MG_DTYPE_F64] = {"f64", 8},   [MG_DTYPE_F32] = {"f32", 4},       [MG_DTYPE_F16] = {"f16", 2},
     [MG_DTYPE_BF16] = {"bf16", 2}, [MG_DTYPE_F8E4M3] = {"f8e4m3", 1}, [MG_DTYPE_F8E5M2] = {"f8e5m2", 1},
     [MG_DTYPE_I64] = {"i64", 8},   [MG_DTYPE_I32] = {"i32", 4},       [MG_DTYPE_I16] = {"i16", 2},
-    [MG_DTYPE_I8] = {"i8", 1},     [MG_DTYPE_U8] = {"u8", 1},         [MG_DTYPE_BOOL] = {"bool", 1},
+    [MG_DTYPE_I8] = {"i8", 1},     [MG_DTYPE_U8] = {"u8", 1},         [MG_DTYPE_U16] = {"u16", 2},
+    [MG_DTYPE_U32] = {"u32", 4},   [MG_DTYPE_U64] = {"u64", 8},       [MG_DTYPE_BOOL] = {"bool", 1},
 };
 
 uint32_t mg_dtype_size(enum mg_dtype dtype)
@@ -240,6 +241,11 @@ enum mg_dtype mg_dtype_from_name(const char *name)
 bool mg_dtype_is_integer(enum mg_dtype dtype)
 {
     return dtype >= MG_DTYPE_I64;
+}
+
+bool mg_dtype_is_unsigned(enum mg_dtype dtype)
+{
+    return dtype >= MG_DTYPE_U8 && dtype <= MG_DTYPE_U64;
 }
 
 enum mg_dtype mg_dtype_of_statistics(enum mg_dtype dtype)

@@ -37,6 +37,12 @@ double mg_convert_load(const void *data, enum mg_dtype dtype, int64_t at)
         return ((const int16_t *)data)[at];
     case MG_DTYPE_I8:
         return ((const int8_t *)data)[at];
+    case MG_DTYPE_U16:
+        return ((const uint16_t *)data)[at];
+    case MG_DTYPE_U32:
+        return ((const uint32_t *)data)[at];
+    case MG_DTYPE_U64:
+        return (double)((const uint64_t *)data)[at];
     default:
         return ((const uint8_t *)data)[at];
     }
@@ -71,6 +77,15 @@ void mg_convert_save(void *data, enum mg_dtype dtype, int64_t at, double x)
         break;
     case MG_DTYPE_I8:
         ((int8_t *)data)[at] = (int8_t)whole(x);
+        break;
+    case MG_DTYPE_U16:
+        ((uint16_t *)data)[at] = (uint16_t)whole(x);
+        break;
+    case MG_DTYPE_U32:
+        ((uint32_t *)data)[at] = (uint32_t)whole(x);
+        break;
+    case MG_DTYPE_U64:
+        ((uint64_t *)data)[at] = (uint64_t)whole(x);
         break;
     case MG_DTYPE_BOOL:
         ((uint8_t *)data)[at] = x != 0;

@@ -40,9 +40,18 @@ MG_PRINTF(2, 3) void mg_cuda_print(struct cuda_text *t, const char *format, ...)
 const char *mg_cuda_type(enum mg_dtype dtype)
 {
     static const char *const names[MG_DTYPE_COUNT] = {
-        [MG_DTYPE_F64] = "double",     [MG_DTYPE_F32] = "float",        [MG_DTYPE_BF16] = "bf16",
-        [MG_DTYPE_I64] = "long long",  [MG_DTYPE_I32] = "int",          [MG_DTYPE_I16] = "short",
-        [MG_DTYPE_I8] = "signed char", [MG_DTYPE_U8] = "unsigned char", [MG_DTYPE_BOOL] = "boolean",
+        [MG_DTYPE_F64] = "double",
+        [MG_DTYPE_F32] = "float",
+        [MG_DTYPE_BF16] = "bf16",
+        [MG_DTYPE_I64] = "long long",
+        [MG_DTYPE_I32] = "int",
+        [MG_DTYPE_I16] = "short",
+        [MG_DTYPE_I8] = "signed char",
+        [MG_DTYPE_U8] = "unsigned char",
+        [MG_DTYPE_U16] = "unsigned short",
+        [MG_DTYPE_U32] = "unsigned",
+        [MG_DTYPE_U64] = "unsigned long long",
+        [MG_DTYPE_BOOL] = "boolean",
     };
     return names[dtype];
 }

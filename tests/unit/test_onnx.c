@@ -96,14 +96,19 @@ static struct bytes tensor(const char *name, const int64_t *dims, unsigned rank,
 }
 
 /* A model around a graph, which it frees. */
-static struct bytes model(struct bytes graph)
+static struct bytes model_of(struct bytes graph, uint64_t version)
 {
     struct bytes opset = {NULL, 0, 0}, b = opset;
-    number(&opset, 2, 17);
+    number(&opset, 2, version);
     number(&b, 1, 8);
     message(&b, 8, opset);
     message(&b, 7, graph);
     return b;
+}
+
+static struct bytes model(struct bytes graph)
+{
+    return model_of(graph, 17);
 }
 
 /* ---- reading ---- */
@@ -160,6 +165,16 @@ Test(onnx, announced_sizes)
     refused(model(graph), MG_ERR_SYNTAX, "longer than what holds it");
     put(&b, "\x3a\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 12);
     refused(b, MG_ERR_SYNTAX, "cut off");
+}
+
+Test(onnx, opsets_that_are_not_known)
+{
+    struct bytes nothing = {NULL, 0, 0};
+    text(&nothing, 2, "graph");
+    struct bytes again = {NULL, 0, 0};
+    text(&again, 2, "graph");
+    refused(model_of(nothing, 6), MG_ERR_UNSUPPORTED, "opset 6 is older than 7");
+    refused(model_of(again, 99), MG_ERR_UNSUPPORTED, "opset 99 is newer than");
 }
 
 Test(onnx, many_small_parts)
