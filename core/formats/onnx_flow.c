@@ -282,8 +282,10 @@ static void scan_batch(struct onnx_call *c)
     for (uint32_t i = 1; i < c->in_count && c->code == MG_OK; i++)
         if (mg_onnx_shape(c, i)->rank == 0 || mg_onnx_shape(c, i)->dim[0] != batch)
             mg_onnx_invalid(c, "operand %u is not a batch of %lld", i, (long long)batch);
-    if (batch < 1 || batch > MAX_ROUNDS)
-        mg_onnx_unsupported(c, "of %lld samples", (long long)batch);
+    const struct mg_shape *last = mg_onnx_shape(c, c->in_count ? c->in_count - 1 : 0);
+    int64_t rounds = last->rank > 1 ? last->dim[1] : 0;
+    if (batch < 1 || batch > MAX_ROUNDS || rounds > MAX_ROUNDS / batch)
+        mg_onnx_unsupported(c, "of %lld samples of %lld rounds", (long long)batch, (long long)rounds);
     if (c->code != MG_OK)
         return;
     mg_value *parts = MG_NEW_ARRAY(c->m->arena, mg_value, c->out_count * (uint64_t)batch + 1);

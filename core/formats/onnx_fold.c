@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "formats/onnx_rules.h"
+#include "formats/onnx_fold.h"
 
 enum { MAX_FOLDED = 1 << 16 };
 
@@ -12,8 +12,8 @@ static bool is_real(enum mg_dtype dtype)
     return dtype < MG_DTYPE_I64;
 }
 
-static struct mg_onnx_data *new_data(struct onnx_call *c, enum mg_dtype dtype, const struct mg_shape *shape,
-                                     double **real, int64_t **whole)
+struct mg_onnx_data *onnx_folding_new(struct onnx_call *c, enum mg_dtype dtype, const struct mg_shape *shape,
+                                      double **real, int64_t **whole)
 {
     struct mg_onnx_data *data = MG_NEW(c->m->arena, struct mg_onnx_data);
     int64_t count = mg_shape_elements(shape);
@@ -26,7 +26,7 @@ static struct mg_onnx_data *new_data(struct onnx_call *c, enum mg_dtype dtype, c
     return data;
 }
 
-static bool small(const struct mg_shape *shape)
+bool onnx_folding_small(const struct mg_shape *shape)
 {
     return mg_shape_elements(shape) <= MAX_FOLDED;
 }
@@ -37,30 +37,15 @@ static bool too_wide(const struct onnx_call *c)
     return c->in[0]->dtype == MG_DTYPE_U64;
 }
 
-static bool operands_small(const struct onnx_call *c)
-{
-    for (uint32_t i = 0; i < c->in_count; i++)
-        if (c->in[i] && !small(&c->in[i]->shape))
-            return false;
-    return true;
-}
-
-static int64_t whole_at(const struct mg_onnx_data *data, int64_t i)
-{
-    return data->whole[data->uniform ? 0 : i];
-}
-
-/* Copies element `from` of `in` to element `to`. */
-static void copy(const struct mg_onnx_data *in, int64_t from, double *real, int64_t *whole, int64_t to)
+void onnx_folding_copy(const struct mg_onnx_data *in, int64_t from, double *real, int64_t *whole, int64_t to)
 {
     if (real)
         real[to] = mg_onnx_data_at(in, from);
     else
-        whole[to] = whole_at(in, from);
+        whole[to] = onnx_folding_whole(in, from);
 }
 
-/* Odometer over a shape. */
-static void advance(const struct mg_shape *shape, int64_t *index)
+void onnx_folding_advance(const struct mg_shape *shape, int64_t *index)
 {
     for (uint32_t d = shape->rank; d-- > 0;) {
         if (++index[d] < shape->dim[d])
@@ -69,8 +54,7 @@ static void advance(const struct mg_shape *shape, int64_t *index)
     }
 }
 
-/* Position in a right-aligned, broadcasting shape. */
-static int64_t broadcast_at(const struct mg_shape *shape, const int64_t *index, uint32_t rank)
+int64_t onnx_folding_at(const struct mg_shape *shape, const int64_t *index, uint32_t rank)
 {
     int64_t at = 0;
     for (uint32_t d = 0; d < shape->rank; d++)
@@ -89,7 +73,7 @@ static bool broadcast(const struct mg_shape *a, const struct mg_shape *b, struct
         made.dim[d] = x == 1 ? y : x;
     }
     *out = made;
-    return small(out);
+    return onnx_folding_small(out);
 }
 
 /* ---- one operand ---- */
@@ -135,14 +119,14 @@ bool onnx_fold_unary(struct onnx_call *c, int which)
     const struct mg_onnx_data *in = c->in[0]->data;
     double *real;
     int64_t *whole;
-    if (!small(&in->shape) || too_wide(c))
+    if (!onnx_folding_small(&in->shape) || too_wide(c))
         return false;
-    struct mg_onnx_data *out = new_data(c, in->dtype, &in->shape, &real, &whole);
+    struct mg_onnx_data *out = onnx_folding_new(c, in->dtype, &in->shape, &real, &whole);
     for (int64_t i = 0; i < mg_shape_elements(&in->shape); i++) {
         if (real)
             real[i] = real_unary(which, mg_onnx_data_at(in, i));
         else
-            whole[i] = whole_unary(which, whole_at(in, i));
+            whole[i] = whole_unary(which, onnx_folding_whole(in, i));
     }
     mg_onnx_fold(c, 0, out);
     return true;
@@ -184,16 +168,16 @@ bool onnx_fold_cast(struct onnx_call *c, int which)
     double *real;
     int64_t *whole;
     (void)which;
-    if (!small(&in->shape) || !mg_onnx_dtype(mg_onnx_int(c, "to", 0), &dtype))
+    if (!onnx_folding_small(&in->shape) || !mg_onnx_dtype(mg_onnx_int(c, "to", 0), &dtype))
         return false;
-    struct mg_onnx_data *out = new_data(c, dtype, &in->shape, &real, &whole);
+    struct mg_onnx_data *out = onnx_folding_new(c, dtype, &in->shape, &real, &whole);
     for (int64_t i = 0; i < mg_shape_elements(&in->shape); i++) {
         if (real)
             real[i] = mg_dtype_round(dtype, mg_onnx_data_at(in, i));
         else if (dtype == MG_DTYPE_BOOL)
             whole[i] = mg_onnx_data_at(in, i) != 0;
         else
-            whole[i] = narrow(dtype, in->whole ? whole_at(in, i) : whole_of_real(mg_onnx_data_at(in, i)));
+            whole[i] = narrow(dtype, in->whole ? onnx_folding_whole(in, i) : whole_of_real(mg_onnx_data_at(in, i)));
     }
     mg_onnx_fold(c, 0, out);
     return true;
@@ -262,14 +246,15 @@ bool onnx_fold_binary(struct onnx_call *c, int which)
         !broadcast(&c->in[0]->shape, &c->in[1]->shape, &shape) || (truncated && is_real(c->in[0]->dtype)))
         return false;
     const struct mg_onnx_data *a = c->in[0]->data, *b = c->in[1]->data;
-    struct mg_onnx_data *out = new_data(c, a->dtype, &shape, &real, &whole);
+    struct mg_onnx_data *out = onnx_folding_new(c, a->dtype, &shape, &real, &whole);
     for (int64_t i = 0; i < mg_shape_elements(&shape); i++) {
-        int64_t x = broadcast_at(&a->shape, index, shape.rank), y = broadcast_at(&b->shape, index, shape.rank);
+        int64_t x = onnx_folding_at(&a->shape, index, shape.rank), y = onnx_folding_at(&b->shape, index, shape.rank);
         if (real)
             real[i] = real_binary(which, mg_onnx_data_at(a, x), mg_onnx_data_at(b, y));
         else
-            whole[i] = narrow(a->dtype, whole_binary(which, whole_at(a, x), whole_at(b, y), truncated));
-        advance(&shape, index);
+            whole[i] =
+                narrow(a->dtype, whole_binary(which, onnx_folding_whole(a, x), onnx_folding_whole(b, y), truncated));
+        onnx_folding_advance(&shape, index);
     }
     mg_onnx_fold(c, 0, out);
     return true;
@@ -302,12 +287,12 @@ bool onnx_fold_compare(struct onnx_call *c, int which)
         !broadcast(&c->in[0]->shape, &c->in[1]->shape, &shape))
         return false;
     const struct mg_onnx_data *a = c->in[0]->data, *b = c->in[1]->data;
-    struct mg_onnx_data *out = new_data(c, MG_DTYPE_BOOL, &shape, &real, &whole);
+    struct mg_onnx_data *out = onnx_folding_new(c, MG_DTYPE_BOOL, &shape, &real, &whole);
     for (int64_t i = 0; i < mg_shape_elements(&shape); i++) {
-        int64_t x = whole_at(a, broadcast_at(&a->shape, index, shape.rank));
-        int64_t y = whole_at(b, broadcast_at(&b->shape, index, shape.rank));
+        int64_t x = onnx_folding_whole(a, onnx_folding_at(&a->shape, index, shape.rank));
+        int64_t y = onnx_folding_whole(b, onnx_folding_at(&b->shape, index, shape.rank));
         whole[i] = compared(which, (x > y) - (x < y));
-        advance(&shape, index);
+        onnx_folding_advance(&shape, index);
     }
     mg_onnx_fold(c, 0, out);
     return true;
@@ -323,12 +308,12 @@ bool onnx_fold_where(struct onnx_call *c, int which)
         !broadcast(&c->in[1]->shape, &c->in[2]->shape, &shape) || !broadcast(&shape, &c->in[0]->shape, &shape))
         return false;
     const struct mg_onnx_data *condition = c->in[0]->data;
-    struct mg_onnx_data *out = new_data(c, c->in[1]->dtype, &shape, &real, &whole);
+    struct mg_onnx_data *out = onnx_folding_new(c, c->in[1]->dtype, &shape, &real, &whole);
     for (int64_t i = 0; i < mg_shape_elements(&shape); i++) {
-        bool yes = whole_at(condition, broadcast_at(&condition->shape, index, shape.rank)) != 0;
+        bool yes = onnx_folding_whole(condition, onnx_folding_at(&condition->shape, index, shape.rank)) != 0;
         const struct mg_onnx_data *from = c->in[yes ? 1 : 2]->data;
-        copy(from, broadcast_at(&from->shape, index, shape.rank), real, whole, i);
-        advance(&shape, index);
+        onnx_folding_copy(from, onnx_folding_at(&from->shape, index, shape.rank), real, whole, i);
+        onnx_folding_advance(&shape, index);
     }
     mg_onnx_fold(c, 0, out);
     return true;
@@ -344,194 +329,17 @@ bool onnx_fold_reduce(struct onnx_call *c, int which)
     double *real;
     int64_t *whole, total = mg_shape_elements(&in->shape);
     (void)axes;
-    if (c->code != MG_OK || !small(&in->shape) || in->shape.rank > 1 || total < 1 || in->dtype == MG_DTYPE_BOOL ||
-        too_wide(c) || (count == 0 && mg_onnx_int(c, "noop_with_empty_axes", 0)))
+    if (c->code != MG_OK || !onnx_folding_small(&in->shape) || in->shape.rank > 1 || total < 1 ||
+        in->dtype == MG_DTYPE_BOOL || too_wide(c) || (count == 0 && mg_onnx_int(c, "noop_with_empty_axes", 0)))
         return false;
     struct mg_shape shape = {.rank = keep ? in->shape.rank : 0, .dim = {1}};
-    struct mg_onnx_data *out = new_data(c, in->dtype, &shape, &real, &whole);
-    copy(in, 0, real, whole, 0);
+    struct mg_onnx_data *out = onnx_folding_new(c, in->dtype, &shape, &real, &whole);
+    onnx_folding_copy(in, 0, real, whole, 0);
     for (int64_t i = 1; i < total; i++) {
         if (real)
             real[0] = real_binary(which, real[0], mg_onnx_data_at(in, i));
         else
-            whole[0] = narrow(in->dtype, whole_binary(which, whole[0], whole_at(in, i), false));
-    }
-    mg_onnx_fold(c, 0, out);
-    return true;
-}
-
-/* ---- movement ---- */
-
-/* The same elements in another shape. */
-static bool reshaped(struct onnx_call *c, const struct mg_shape *shape)
-{
-    struct mg_onnx_data *out = mg_arena_copy(c->m->arena, c->in[0]->data, sizeof *c->in[0]->data);
-    out->shape = *shape;
-    mg_onnx_fold(c, 0, out);
-    return true;
-}
-
-bool onnx_fold_reshape(struct onnx_call *c, int which)
-{
-    struct mg_shape shape;
-    (void)which;
-    return onnx_reshape_target(c, &shape) && reshaped(c, &shape);
-}
-
-bool onnx_fold_squeeze(struct onnx_call *c, int which)
-{
-    struct mg_shape shape;
-    (void)which;
-    return onnx_squeeze_target(c, &shape) && reshaped(c, &shape);
-}
-
-bool onnx_fold_unsqueeze(struct onnx_call *c, int which)
-{
-    struct mg_shape shape;
-    (void)which;
-    return onnx_unsqueeze_target(c, &shape) && reshaped(c, &shape);
-}
-
-bool onnx_fold_expand(struct onnx_call *c, int which)
-{
-    const struct mg_onnx_data *in = c->in[0]->data;
-    struct mg_shape shape;
-    double *real;
-    int64_t *whole, index[MG_MAX_RANK] = {0};
-    (void)which;
-    if (!onnx_expand_target(c, &shape) || !small(&shape))
-        return false;
-    struct mg_onnx_data *out = new_data(c, in->dtype, &shape, &real, &whole);
-    for (int64_t i = 0; i < mg_shape_elements(&shape); i++) {
-        copy(in, broadcast_at(&in->shape, index, shape.rank), real, whole, i);
-        advance(&shape, index);
-    }
-    mg_onnx_fold(c, 0, out);
-    return true;
-}
-
-bool onnx_fold_tile(struct onnx_call *c, int which)
-{
-    const struct mg_onnx_data *in = c->in[0]->data;
-    uint32_t count;
-    const int64_t *repeats = mg_onnx_known_ints(c, 1, &count);
-    struct mg_shape shape = in->shape;
-    double *real;
-    int64_t *whole, index[MG_MAX_RANK] = {0};
-    (void)which;
-    for (uint32_t d = 0; d < shape.rank && d < count; d++)
-        if (__builtin_mul_overflow(shape.dim[d], repeats[d], &shape.dim[d]))
-            return false;
-    if (c->code != MG_OK || count != shape.rank || !mg_shape_fits(&shape, in->dtype) || !small(&shape))
-        return false;
-    struct mg_onnx_data *out = new_data(c, in->dtype, &shape, &real, &whole);
-    for (int64_t i = 0; i < mg_shape_elements(&shape); i++) {
-        int64_t at = 0;
-        for (uint32_t d = 0; d < shape.rank; d++)
-            at = at * in->shape.dim[d] + index[d] % in->shape.dim[d];
-        copy(in, at, real, whole, i);
-        advance(&shape, index);
-    }
-    mg_onnx_fold(c, 0, out);
-    return true;
-}
-
-bool onnx_fold_transpose(struct onnx_call *c, int which)
-{
-    const struct mg_onnx_data *in = c->in[0]->data;
-    uint32_t count, rank = in->shape.rank;
-    const int64_t *perm = mg_onnx_ints(c, "perm", &count);
-    struct mg_shape shape = in->shape;
-    bool seen[MG_MAX_RANK] = {0};
-    double *real;
-    int64_t *whole, index[MG_MAX_RANK] = {0}, from[MG_MAX_RANK];
-    (void)which;
-    if (!small(&shape) || (perm && count != rank))
-        return false;
-    for (uint32_t d = 0; d < rank; d++) {
-        from[d] = perm ? perm[d] : rank - 1 - d;
-        if (from[d] < 0 || from[d] >= rank || seen[from[d]])
-            return false;
-        seen[from[d]] = true;
-        shape.dim[d] = in->shape.dim[from[d]];
-    }
-    struct mg_onnx_data *out = new_data(c, in->dtype, &shape, &real, &whole);
-    for (int64_t i = 0; i < mg_shape_elements(&shape); i++) {
-        int64_t there[MG_MAX_RANK], at = 0;
-        for (uint32_t d = 0; d < rank; d++)
-            there[from[d]] = index[d];
-        for (uint32_t d = 0; d < rank; d++)
-            at = at * in->shape.dim[d] + there[d];
-        copy(in, at, real, whole, i);
-        advance(&shape, index);
-    }
-    mg_onnx_fold(c, 0, out);
-    return true;
-}
-
-/* Lists and numbers: one dimension is enough for shapes. */
-bool onnx_fold_concat(struct onnx_call *c, int which)
-{
-    struct mg_shape shape = {.rank = 1};
-    double *real;
-    int64_t *whole, at = 0;
-    (void)which;
-    for (uint32_t i = 0; i < c->in_count; i++) {
-        if (!c->in[i] || c->in[i]->shape.rank != 1 || c->in[i]->dtype != c->in[0]->dtype)
-            return false;
-        shape.dim[0] += c->in[i]->shape.dim[0];
-    }
-    if (!operands_small(c) || !small(&shape))
-        return false;
-    struct mg_onnx_data *out = new_data(c, c->in[0]->dtype, &shape, &real, &whole);
-    for (uint32_t i = 0; i < c->in_count; i++)
-        for (int64_t k = 0; k < c->in[i]->shape.dim[0]; k++)
-            copy(c->in[i]->data, k, real, whole, at++);
-    mg_onnx_fold(c, 0, out);
-    return true;
-}
-
-bool onnx_fold_slice(struct onnx_call *c, int which)
-{
-    const struct mg_onnx_data *in = c->in[0]->data;
-    struct onnx_slice s = {.start = {0}};
-    double *real;
-    int64_t *whole, index[MG_MAX_RANK] = {0};
-    (void)which;
-    if (!small(&in->shape) || !onnx_slice_of(c, &s))
-        return false;
-    struct mg_shape shape = {.rank = in->shape.rank};
-    for (uint32_t d = 0; d < shape.rank; d++)
-        shape.dim[d] = s.size[d];
-    struct mg_onnx_data *out = new_data(c, in->dtype, &shape, &real, &whole);
-    for (int64_t i = 0; i < mg_shape_elements(&shape); i++) {
-        int64_t at = 0;
-        for (uint32_t d = 0; d < shape.rank; d++)
-            at = at * in->shape.dim[d] + s.start[d] + index[d] * s.step[d];
-        copy(in, at, real, whole, i);
-        advance(&shape, index);
-    }
-    mg_onnx_fold(c, 0, out);
-    return true;
-}
-
-bool onnx_fold_gather(struct onnx_call *c, int which)
-{
-    const struct mg_onnx_data *in = c->in[0]->data, *indices = c->in[1]->data;
-    double *real;
-    int64_t *whole, count = mg_shape_elements(&indices->shape);
-    (void)which;
-    if (!operands_small(c) || in->shape.rank != 1 || !indices->whole || mg_onnx_int(c, "axis", 0) != 0)
-        return false;
-    struct mg_onnx_data *out = new_data(c, in->dtype, &indices->shape, &real, &whole);
-    for (int64_t i = 0; i < count; i++) {
-        int64_t at = whole_at(indices, i), size = in->shape.dim[0];
-        at = at < 0 ? at + size : at;
-        if (at < 0 || at >= size) {
-            mg_onnx_invalid(c, "index %lld is outside %lld elements", (long long)at, (long long)size);
-            return false;
-        }
-        copy(in, at, real, whole, i);
+            whole[0] = narrow(in->dtype, whole_binary(which, whole[0], onnx_folding_whole(in, i), false));
     }
     mg_onnx_fold(c, 0, out);
     return true;

@@ -281,6 +281,10 @@ static void transposed_pads(struct onnx_call *c, struct onnx_window *w, const st
     }
     for (uint32_t d = 0; d < w->rank; d++) {
         int64_t want = shape ? shape[count - w->rank + d] : x->dim[d + 2] * w->stride[d];
+        if (shape && (want < 1 || want > INT32_MAX)) {
+            mg_onnx_invalid(c, "output_shape has a dimension of %lld", (long long)want);
+            return;
+        }
         int64_t total = w->stride[d] * (x->dim[d + 2] - 1) + extra[d] + (w->kernel[d] - 1) * w->dilation[d] + 1 - want;
         bool upper = strcmp(mode, "SAME_UPPER") == 0;
         extra[d] -= total < 0 ? total : 0;

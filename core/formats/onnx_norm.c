@@ -180,7 +180,10 @@ void onnx_rule_max_unpool(struct onnx_call *c, int which)
         mg_onnx_invalid(c, "output_shape has %u entries for %u dimensions", count, in->rank);
     for (uint32_t d = 0; d < w.rank && c->code == MG_OK; d++) {
         size[d] = (in->dim[d + 2] - 1) * w.stride[d] + w.kernel[d] - w.pad[d] - w.pad[d + w.rank];
-        pads[in->rank + d + 2] = want ? want[d + 2] - size[d] : 0;
+        if (want && (want[d + 2] < 1 || want[d + 2] > INT32_MAX))
+            mg_onnx_invalid(c, "output_shape has a dimension of %lld", (long long)want[d + 2]);
+        else
+            pads[in->rank + d + 2] = want ? want[d + 2] - size[d] : 0;
         longer = longer || pads[in->rank + d + 2] != 0;
     }
     mg_value x = mg_onnx_in(c, 0), places = mg_onnx_in(c, 1);
