@@ -48,6 +48,7 @@ for _name, _short in (("float8_e4m3fn", "f8e4m3"), ("float8_e5m2", "f8e5m2"), ("
 # settings of optimizers under which their steps can be traced: one tensor after the other, step counters as tensors
 TRACEABLE = {"foreach": False, "fused": False, "differentiable": True}
 OPTIM = {name: importlib.import_module("torch.optim." + name) for name in ("adam", "adamw", "adagrad", "adamax")}
+MODULE_TABLES = frozenset(vars(torch.nn.Module()))  # parameters, buffers, submodules, hooks
 # count their steps and compute nothing with the number
 COUNTS_ONLY = (torch.optim.RMSprop, torch.optim.Adadelta)
 
@@ -267,6 +268,7 @@ class _State:
         for name, tensor, table, key in tensors:
             self._add("weight" if tensor.requires_grad else "input", name, tensor, lambda table=table, key=key: table[key],
                       lambda value, table=table, key=key: table.__setitem__(key, value))
+        self._add_attributes()
 
     @staticmethod
     def _inside(name, table, key):
@@ -307,6 +309,24 @@ class _State:
                         self._add(kind, ".".join(filter(None, (prefix + path, key))), tensor,
                                   lambda table=table, key=key: table[key],
                                   lambda value, table=table, key=key: table.__setitem__(key, value))
+
+    def _add_attributes(self):
+        """Tensors in other attributes of modules: more places of their weights, which recurrent ones keep in a list too,
+        and what is no buffer."""
+        todo = [(self.modules[id(part)], vars(part), key) for root in self.roots for part in root.modules()
+                for key in vars(part) if key not in MODULE_TABLES]
+        walked = set()
+        for path, table, key in todo:  # grows
+            thing, path = table[key], ("%s.%s" % (path, key)).strip(".")
+            if isinstance(thing, torch.Tensor) and (id(thing) in self._seen or thing.is_leaf):
+                self._add("weight" if thing.requires_grad else "input", path, thing,
+                          lambda table=table, key=key: table[key],
+                          lambda value, table=table, key=key: table.__setitem__(key, value))
+            elif isinstance(thing, (list, dict)) and id(thing) not in walked:
+                walked.add(id(thing))
+                todo += [(path, thing, part) for part in (thing if isinstance(thing, dict) else range(len(thing)))]
+            elif isinstance(thing, tuple):
+                todo += [(path, _Parts(table, key), part) for part in range(len(thing))]
 
     def _add_optimizer(self, name, optimizer):
         for group in optimizer.param_groups:
@@ -425,8 +445,18 @@ class _Stamps:
         self.pending = []  # nodes of the backward pass that no autograd node has claimed yet
         self.backward = False
         self.zeroed = False
+        self.last = None  # node
+
+    def noted(self):
+        """A traced tensor as its call made it: calls like transpose_ change it later."""
+        value = self.last.meta.get("val") if self.last is not None else None
+        if isinstance(value, torch.Tensor):
+            self.last.meta["magis_layout"] = [[int(d) for d in value.shape], [int(s) for s in value.stride()],
+                                              int(value.storage_offset())]
 
     def created(self, node):
+        self.noted()
+        self.last = node
         node.meta["magis_pass"] = "backward" if self.backward else "forward"
         node.meta["magis_module"] = self.stack[-1] if self.stack else ""
         if self.backward:
@@ -646,12 +676,12 @@ class _Storages:
         return self.number.setdefault(storage._cdata, len(self.number))
 
 
-def _tensor_entry(tensor, storages):
+def _tensor_entry(tensor, storages, layout=None):
     if tensor.dtype not in DTYPES:
         raise CaptureError("tensors of %s are not supported" % tensor.dtype)
-    return {"shape": [int(d) for d in tensor.shape], "dtype": DTYPES[tensor.dtype],
-            "strides": [int(s) for s in tensor.stride()], "offset": int(tensor.storage_offset()),
-            "storage": storages.of(tensor)}
+    shape, strides, offset = layout or (tensor.shape, tensor.stride(), tensor.storage_offset())
+    return {"shape": [int(d) for d in shape], "dtype": DTYPES[tensor.dtype], "strides": [int(s) for s in strides],
+            "offset": int(offset), "storage": storages.of(tensor)}
 
 
 def _argument(value):
@@ -675,7 +705,7 @@ def _outputs_of(node, module, storages):
         return _tensor_entry(getattr(module, node.target), storages)
     value = node.meta.get("val")
     if isinstance(value, torch.Tensor):
-        return _tensor_entry(value, storages)
+        return _tensor_entry(value, storages, node.meta.get("magis_layout"))
     return None
 
 
