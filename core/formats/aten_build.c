@@ -138,6 +138,8 @@ static void add_given(struct aten_builder *b)
         mg_graph_add_value(b->g, name, constant ? MG_KIND_CONSTANT : node->value_kind, node->dtype, &node->shape);
     if (v == MG_NONE)
         b->code = mg_fail(b->err, MG_ERR_INVALID, "", "the name '%.100s' is taken twice", name);
+    else
+        b->g->values[v].label = node->path;
     b->tensors[b->node].value = v;
 }
 
@@ -198,6 +200,18 @@ static void add_updates(struct aten_builder *b)
     }
 }
 
+/* "result", "result 2", "grad of head.weight": whose an output is; some are several. */
+static void label_output(struct aten_builder *b, size_t i, mg_value v)
+{
+    struct mg_value_info *info = &b->g->values[v];
+    const char *of = b->document->outputs[i].of, *label = "result";
+    if (of)
+        label = mg_arena_printf(b->arena, "grad of %s", of);
+    else if (i)
+        label = mg_arena_printf(b->arena, "result %zu", i + 1);
+    info->label = info->label ? mg_arena_printf(b->arena, "%s, %s", info->label, label) : label;
+}
+
 static void add_outputs(struct aten_builder *b)
 {
     for (size_t i = 0; i < b->document->output_count && !b->code; i++) {
@@ -210,6 +224,7 @@ static void add_outputs(struct aten_builder *b)
             return;
         }
         mg_graph_add_output(b->g, v);
+        label_output(b, i, v);
     }
 }
 
@@ -232,7 +247,10 @@ static bool *needed_ops(const struct mg_graph *g, struct mg_arena *arena)
 
 static mg_value copy_value(struct mg_graph *to, const struct mg_value_info *v)
 {
-    return mg_graph_add_value(to, v->name, v->kind, v->dtype, &v->shape);
+    mg_value copy = mg_graph_add_value(to, v->name, v->kind, v->dtype, &v->shape);
+    if (copy != MG_NONE)
+        to->values[copy].label = v->label;
+    return copy;
 }
 
 static enum mg_code copy_op(struct mg_graph *to, const struct mg_graph *from, size_t i, mg_value *map,

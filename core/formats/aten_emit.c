@@ -137,8 +137,9 @@ mg_value aten_emit2(struct aten_builder *b, enum mg_op_type type, mg_value a, mg
     return aten_emit(b, type, in, 2, NULL, 1);
 }
 
-void aten_opaque(struct aten_builder *b, const char *target, const char *purity, const mg_value *in, uint32_t in_count,
-                 const struct mg_shape *shapes, const enum mg_dtype *dtypes, mg_value *out, uint32_t out_count)
+void aten_opaque(struct aten_builder *b, const char *target, const char *purity, const char *arguments,
+                 const mg_value *in, uint32_t in_count, const struct mg_shape *shapes, const enum mg_dtype *dtypes,
+                 mg_value *out, uint32_t out_count)
 {
     const char *name = next_name(b);
     const char **names = MG_NEW_ARRAY(b->arena, const char *, out_count);
@@ -157,6 +158,7 @@ void aten_opaque(struct aten_builder *b, const char *target, const char *purity,
     aten_set_text(b, MG_ATTR_TARGET, target);
     aten_set_text(b, MG_ATTR_PURITY, purity);
     aten_set_real(b, MG_ATTR_BYTES, bytes);
+    aten_set_text(b, MG_ATTR_ARGUMENTS, arguments);
     mg_value *made = emit(b, MG_OP_OPAQUE, in, in_count, names, out_count, name);
     for (uint32_t i = 0; i < out_count; i++)
         out[i] = made ? made[i] : MG_NONE;

@@ -1,20 +1,139 @@
 /* Calls that no rule knows: operators that are priced by their bytes. What such a call writes to is among its results.
  */
+#include <float.h>
+#include <math.h>
 #include <string.h>
 
 #include "formats/aten_priv.h"
 
-static void add_tensors(struct aten_builder *b, const struct aten_arg *arg, mg_value **in, size_t *count,
-                        size_t *capacity)
+/* The operands of a call, and its arguments as text, in which operands are numbers. */
+struct operands {
+    mg_value *in;
+    size_t count, capacity, written;
+    bool incomplete; /* a result that we do not have is left out */
+};
+
+static void add_tensors(struct aten_builder *b, const struct aten_arg *arg, struct operands *o)
 {
     for (size_t i = 0; i < arg->count; i++)
-        add_tensors(b, &arg->item[i], in, count, capacity);
+        add_tensors(b, &arg->item[i], o);
     if (!aten_is_tensor(arg))
         return;
     mg_value v = aten_read(b, arg->node);
     if (v != MG_NONE)
-        *MG_PUSH(b->arena, *in, *count, *capacity) = v;
-    b->declined = false; /* a result that we do not have is left out */
+        *MG_PUSH(b->arena, o->in, o->count, o->capacity) = v;
+    else
+        o->incomplete = true;
+    b->declined = false;
+}
+
+static void add_operand(struct mg_writer *w, struct operands *o)
+{
+    mg_write_begin_object(w);
+    mg_write_member_uint(w, "in", o->written++);
+    mg_write_end_object(w);
+}
+
+static void add_tagged(struct mg_writer *w, const char *tag, const char *text)
+{
+    mg_write_begin_object(w);
+    mg_write_member_string(w, tag, text);
+    mg_write_end_object(w);
+}
+
+static void add_number(struct mg_writer *w, double number)
+{
+    if (fabs(number) == DBL_MAX)
+        add_tagged(w, "float", number > 0 ? "inf" : "-inf");
+    else
+        mg_write_double(w, number);
+}
+
+static void write_argument(struct mg_writer *w, const struct aten_arg *arg, struct operands *o);
+
+static void write_list(struct mg_writer *w, const struct aten_arg *arg, struct operands *o)
+{
+    mg_write_begin_array(w);
+    for (size_t i = 0; i < arg->count; i++)
+        write_argument(w, &arg->item[i], o);
+    mg_write_end_array(w);
+}
+
+static void write_argument(struct mg_writer *w, const struct aten_arg *arg, struct operands *o)
+{
+    switch (arg->kind) {
+    case ATEN_NULL:
+        mg_write_null(w);
+        break;
+    case ATEN_BOOL:
+        mg_write_bool(w, arg->i != 0);
+        break;
+    case ATEN_INT:
+        mg_write_int(w, arg->i);
+        break;
+    case ATEN_FLOAT:
+        add_number(w, arg->f);
+        break;
+    case ATEN_TEXT:
+        mg_write_string(w, arg->text);
+        break;
+    case ATEN_DTYPE:
+        add_tagged(w, "dtype", mg_dtype_name(arg->dtype));
+        break;
+    case ATEN_NODE:
+        add_operand(w, o);
+        break;
+    case ATEN_LIST:
+        write_list(w, arg, o);
+        break;
+    }
+}
+
+/* The node of the i-th written argument; MG_NONE: it is no tensor that we know. */
+static uint32_t written(const struct aten_builder *b, size_t i)
+{
+    const struct aten_node *node = &b->document->nodes[b->node];
+    const struct aten_arg *arg = node->writes[i] >= 0 ? aten_argument(node, (size_t)node->writes[i], NULL) : NULL;
+    return aten_is_tensor(arg) && b->document->nodes[arg->node].has_out ? arg->node : MG_NONE;
+}
+
+/* "[[by position], {by keyword}, [positions written to]]"; where memory lies and how it is laid out is the caller's
+ * affair. */
+static const char *list_operands(struct aten_builder *b, const struct aten_node *node, struct operands *o)
+{
+    static const char *const places[] = {"layout", "pin_memory", "memory_format"};
+    const char *text = "";
+    struct mg_writer w;
+    for (size_t i = 0; i < node->args.count; i++)
+        add_tensors(b, &node->args.item[i], o);
+    add_tensors(b, &node->kwargs, o);
+    if (o->incomplete)
+        return text;
+    mg_writer_init(&w);
+    mg_write_begin_array(&w);
+    write_list(&w, &node->args, o);
+    mg_write_begin_object(&w);
+    for (size_t i = 0; i < node->kwargs.count; i++) {
+        const struct aten_arg *arg = &node->kwargs.item[i];
+        bool said = true;
+        for (size_t k = 0; k < sizeof places / sizeof *places; k++)
+            said = said && strcmp(arg->key, places[k]) != 0;
+        if (!said)
+            continue;
+        mg_write_key(&w, arg->key);
+        write_argument(&w, arg, o);
+    }
+    mg_write_end_object(&w);
+    mg_write_begin_array(&w);
+    for (size_t i = 0; i < node->write_count; i++)
+        if (written(b, i) != MG_NONE)
+            mg_write_int(&w, node->writes[i]);
+    mg_write_end_array(&w);
+    mg_write_end_array(&w);
+    if (mg_writer_finish(&w))
+        text = mg_arena_strdup(b->arena, w.data);
+    mg_writer_release(&w);
+    return text;
 }
 
 static const char *purity_of(const char *op)
@@ -27,14 +146,6 @@ static const char *purity_of(const char *op)
         if (strstr(op, random[i]))
             return "seeded";
     return "pure";
-}
-
-/* The node of the i-th written argument; MG_NONE: it is no tensor that we know. */
-static uint32_t written(const struct aten_builder *b, size_t i)
-{
-    const struct aten_node *node = &b->document->nodes[b->node];
-    const struct aten_arg *arg = node->writes[i] >= 0 ? aten_argument(node, (size_t)node->writes[i], NULL) : NULL;
-    return aten_is_tensor(arg) && b->document->nodes[arg->node].has_out ? arg->node : MG_NONE;
 }
 
 /* An in-place call hands out an argument that it wrote to. */
@@ -89,13 +200,11 @@ void aten_translate_opaque(struct aten_builder *b)
 {
     const struct aten_node *node = &b->document->nodes[b->node];
     struct results r = {0};
-    mg_value *in = NULL;
-    size_t count = 0, capacity = 0;
-    add_tensors(b, &node->args, &in, &count, &capacity);
-    add_tensors(b, &node->kwargs, &in, &count, &capacity);
+    struct operands o = {0};
+    const char *arguments = list_operands(b, node, &o);
     list_results(b, &r);
     mg_value *out = MG_NEW_ARRAY(b->arena, mg_value, r.count + 1);
-    aten_opaque(b, node->op, purity_of(node->op), in, (uint32_t)count, r.shape, r.dtype, out, r.count);
+    aten_opaque(b, node->op, purity_of(node->op), arguments, o.in, (uint32_t)o.count, r.shape, r.dtype, out, r.count);
     if (node->has_out && r.own)
         b->tensors[b->node].value = out[0];
     aten_give(b, out, r.own);

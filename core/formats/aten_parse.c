@@ -240,6 +240,11 @@ static bool out_storage(struct mg_json *json, void *into)
     return mg_json_uint(json, &((struct parse *)into)->node->storage);
 }
 
+static bool out_offset(struct mg_json *json, void *into)
+{
+    return mg_json_int(json, &((struct parse *)into)->node->offset);
+}
+
 static bool out_ignored(struct mg_json *json, void *into)
 {
     (void)into;
@@ -252,7 +257,7 @@ static bool node_out(struct mg_json *json, void *into)
                                                {"dtype", out_dtype, true},
                                                {"storage", out_storage, true},
                                                {"strides", out_strides, false},
-                                               {"offset", out_ignored, false}};
+                                               {"offset", out_offset, false}};
     struct aten_node *node = ((struct parse *)into)->node;
     node->has_out = true;
     if (!MG_PARSE_MEMBERS(json, "a result", members, into))
@@ -334,10 +339,16 @@ static bool output_node(struct mg_json *json, void *into)
     return parse_reference(json, p, &p->document->outputs[p->document->output_count - 1].node);
 }
 
+static bool output_of(struct mg_json *json, void *into)
+{
+    struct aten_document *d = ((struct parse *)into)->document;
+    return mg_json_string(json, &d->outputs[d->output_count - 1].of, NULL);
+}
+
 static bool document_outputs(struct mg_json *json, void *into)
 {
     static const struct mg_member members[] = {
-        {"node", output_node, true}, {"role", out_ignored, false}, {"of", out_ignored, false}};
+        {"node", output_node, true}, {"role", out_ignored, false}, {"of", output_of, false}};
     struct parse *p = into;
     struct aten_document *d = p->document;
     if (!mg_json_enter_array(json))

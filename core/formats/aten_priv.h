@@ -41,6 +41,7 @@ struct aten_node {
     bool has_out;
     struct mg_shape shape;
     struct mg_shape strides; /* elements; rank 0 where not listed */
+    int64_t offset;          /* in its storage, elements */
     enum mg_dtype dtype;
     uint64_t storage;
     bool has_value; /* a constant's only element */
@@ -48,6 +49,7 @@ struct aten_node {
 };
 struct aten_output {
     uint32_t node;
+    const char *of; /* path of the parameter whose gradient it is, or NULL */
 };
 struct aten_document {
     const char *name, *digest;
@@ -137,8 +139,9 @@ mg_value aten_emit(struct aten_builder *b, enum mg_op_type type, const mg_value 
 mg_value aten_emit1(struct aten_builder *b, enum mg_op_type type, mg_value a);
 mg_value aten_emit2(struct aten_builder *b, enum mg_op_type type, mg_value a, mg_value c);
 /* An operator that we only know from outside, priced by its bytes. */
-void aten_opaque(struct aten_builder *b, const char *target, const char *purity, const mg_value *in, uint32_t in_count,
-                 const struct mg_shape *shapes, const enum mg_dtype *dtypes, mg_value *out, uint32_t out_count);
+void aten_opaque(struct aten_builder *b, const char *target, const char *purity, const char *arguments,
+                 const mg_value *in, uint32_t in_count, const struct mg_shape *shapes, const enum mg_dtype *dtypes,
+                 mg_value *out, uint32_t out_count);
 mg_value aten_decline(struct aten_builder *b);
 /* The results of a call that has several, for its `getitem` nodes; MG_NONE: one that we do not have. */
 void aten_give(struct aten_builder *b, const mg_value *results, uint32_t count);
@@ -167,6 +170,15 @@ bool aten_is_whole(const struct aten_builder *b, uint32_t node); /* all of its s
 /* Is `node` a view of its first argument? Derives it then. */
 bool aten_view(struct aten_builder *b, uint32_t node);
 void aten_survey(struct aten_builder *b); /* storages, `getitem` lists, last writes */
+
+/* ---- views by strides (aten_strided.c) ---- */
+
+/* Does `view` lie in `whole`, which has neither gaps nor repeats? Nodes, of one storage. */
+bool aten_is_strided(const struct aten_node *whole, const struct aten_node *view);
+/* The view of those contents of the whole. */
+mg_value aten_strided_part(struct aten_builder *b, uint32_t whole, uint32_t view, mg_value contents);
+/* The contents of the whole with `part` in the view's place. */
+mg_value aten_strided_put(struct aten_builder *b, uint32_t whole, uint32_t view, mg_value contents, mg_value part);
 
 /* The call as an opaque operator. */
 void aten_translate_opaque(struct aten_builder *b);

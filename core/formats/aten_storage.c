@@ -98,7 +98,7 @@ static bool permutation(const struct aten_node *node, uint32_t rank, int64_t per
     const char *name = base_name(node->op, &size);
     for (uint32_t d = 0; d < rank; d++)
         perm[d] = d;
-    if (strncmp(name, "permute", size) == 0) {
+    if (size == 7 && strncmp(name, "permute", size) == 0) {
         uint32_t seen = 0;
         if (aten_ints(node, 1, "dims", 1, perm) != rank)
             return false;
@@ -110,8 +110,9 @@ static bool permutation(const struct aten_node *node, uint32_t rank, int64_t per
         }
         return seen == (1U << rank) - 1;
     }
-    int64_t a = size == 1 ? 0 : wrapped(aten_int(node, 1, "dim0", 0), rank);
-    int64_t c = size == 1 ? 1 : wrapped(aten_int(node, 2, "dim1", 1), rank);
+    bool matrix = size < 3; /* t, t_ */
+    int64_t a = matrix ? 0 : wrapped(aten_int(node, 1, "dim0", 0), rank);
+    int64_t c = matrix ? 1 : wrapped(aten_int(node, 2, "dim1", 1), rank);
     if (rank < 2)
         return true;
     if (a < 0 || a >= rank || c < 0 || c >= rank)
@@ -126,18 +127,27 @@ static bool is_dense(const struct aten_node *node)
     return node->strides.rank == node->shape.rank && mg_layout_contiguous(&node->shape, node->strides.dim);
 }
 
-enum lie { LIE_ALIAS, LIE_RESHAPE, LIE_TRANSPOSE, LIE_EXPAND, LIE_SLICE, LIE_SELECT, LIE_NONE };
+enum lie { LIE_ALIAS, LIE_RESHAPE, LIE_TRANSPOSE, LIE_EXPAND, LIE_SLICE, LIE_SELECT, LIE_STRIDED, LIE_NONE };
+
+/* What a view by strides is a part of: all that its first argument is a view of. */
+static uint32_t root_of(const struct aten_builder *b, uint32_t n)
+{
+    while (b->tensors[n].parent != MG_NONE)
+        n = b->tensors[n].parent;
+    return n;
+}
 
 static enum lie lie_of(const struct aten_builder *b, uint32_t n)
 {
     static const char *const aliases[] = {"detach", "alias", "lift_fresh", "lift", "contiguous", "as_strided_", NULL};
-    static const char *const reshapes[] = {"view",      "_unsafe_view", "_reshape_alias", "reshape", "squeeze",
-                                           "unsqueeze", "flatten",      "view_as",        NULL};
-    static const char *const transposes[] = {"t", "transpose", "permute", "numpy_T", NULL};
+    static const char *const reshapes[] = {"view",      "_unsafe_view", "_reshape_alias", "reshape",  "squeeze",
+                                           "unsqueeze", "flatten",      "view_as",        "squeeze_", "unsqueeze_",
+                                           NULL};
+    static const char *const transposes[] = {"t", "t_", "transpose", "transpose_", "permute", "numpy_T", NULL};
     static const char *const expands[] = {"expand", "expand_as", NULL};
     static const char *const slices[] = {"slice", "narrow", NULL};
     static const char *const selects[] = {"select", NULL};
-    static const char *const strided[] = {"as_strided", NULL};
+    static const char *const strided[] = {"as_strided", NULL}, *const turned[] = {"as_strided_", NULL};
     const struct aten_node *node = &b->document->nodes[n], *from;
     if (node->kind != ATEN_CALL || !node->has_out || node->args.count == 0 || !aten_is_tensor(&node->args.item[0]))
         return LIE_NONE;
@@ -150,7 +160,7 @@ static enum lie lie_of(const struct aten_builder *b, uint32_t n)
         return LIE_ALIAS;
     if (is_called(node, reshapes) && all)
         return LIE_RESHAPE;
-    if (is_called(node, strided) && all && is_dense(node) && is_dense(from))
+    if (is_called(node, strided) && all && is_dense(node) && is_dense(from) && node->offset == from->offset)
         return LIE_RESHAPE;
     if (is_called(node, transposes))
         return LIE_TRANSPOSE;
@@ -158,7 +168,11 @@ static enum lie lie_of(const struct aten_builder *b, uint32_t n)
         return LIE_EXPAND;
     if (is_called(node, slices))
         return LIE_SLICE;
-    return is_called(node, selects) ? LIE_SELECT : LIE_NONE;
+    if (is_called(node, selects))
+        return LIE_SELECT;
+    from = &b->document->nodes[root_of(b, node->args.item[0].node)];
+    bool written = node->write_count > 0 && !is_called(node, turned);
+    return !written && from->has_out && aten_is_strided(from, node) ? LIE_STRIDED : LIE_NONE;
 }
 
 static int64_t clamp(int64_t value, int64_t least, int64_t most)
@@ -237,6 +251,8 @@ static mg_value derive(struct aten_builder *b, uint32_t n, mg_value from)
         if (!part_of(node, aten_shape(b, from), &part))
             return aten_decline(b);
         return aten_reshape(b, aten_slice(b, from, part.axis, part.start, part.end, part.step), &node->shape);
+    case LIE_STRIDED:
+        return aten_strided_part(b, t->parent, n, from);
     default: /* aliases, and in-place calls, whose result is their first argument */
         return from;
     }
@@ -258,6 +274,8 @@ static mg_value carry(struct aten_builder *b, uint32_t n, mg_value value, mg_val
             inverse[perm[d]] = d;
         return transposed(b, value, inverse);
     }
+    if (node->kind != ATEN_GETITEM && lie == LIE_STRIDED)
+        return aten_strided_put(b, b->tensors[n].parent, n, parent, value);
     struct part part;
     if (!place_of(b, n, whole, &part))
         return aten_decline(b);
@@ -300,8 +318,9 @@ mg_value aten_read(struct aten_builder *b, uint32_t n)
 static bool is_part(const struct aten_builder *b, uint32_t n)
 {
     enum lie lie = lie_of(b, n);
-    return b->document->nodes[n].kind == ATEN_GETITEM ? b->tensors[n].axis >= 0
-                                                      : lie == LIE_SLICE || lie == LIE_SELECT || lie == LIE_EXPAND;
+    return b->document->nodes[n].kind == ATEN_GETITEM
+               ? b->tensors[n].axis >= 0
+               : lie == LIE_SLICE || lie == LIE_SELECT || lie == LIE_EXPAND || lie == LIE_STRIDED;
 }
 
 bool aten_is_whole(const struct aten_builder *b, uint32_t n)
@@ -351,9 +370,10 @@ bool aten_view(struct aten_builder *b, uint32_t n)
 {
     struct aten_tensor *t = &b->tensors[n];
     const struct aten_node *node = &b->document->nodes[n];
-    if (lie_of(b, n) == LIE_NONE)
+    enum lie lie = lie_of(b, n);
+    if (lie == LIE_NONE)
         return false;
-    t->parent = node->args.item[0].node;
+    t->parent = lie == LIE_STRIDED ? root_of(b, node->args.item[0].node) : node->args.item[0].node;
     (void)aten_read(b, n);
     if (!b->declined)
         return true;

@@ -108,6 +108,7 @@ enum mg_home { MG_HOME_DEVICE, MG_HOME_HOST };
 
 struct mg_value_info {
     const char *name;
+    const char *label; /* what it is to whoever made the graph ("grad of head.weight"), or NULL; not in the digest */
     struct mg_shape shape;
     enum mg_dtype dtype;
     enum mg_kind kind;

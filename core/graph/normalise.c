@@ -130,6 +130,7 @@ static mg_value clone_value(struct mg_graph *to, const struct mg_value_info *v)
     mg_value copy = mg_graph_add_value(to, v->name, v->kind, v->dtype, v->known ? &v->shape : NULL);
     struct mg_value_info *info = &to->values[copy];
     info->home = v->home;
+    info->label = v->label ? mg_arena_strdup(to->arena, v->label) : NULL;
     info->declared = v->declared;
     return copy;
 }

@@ -167,6 +167,116 @@ def test_odd_objects(t):
     t.equal("a step that is an odd object", [node["op"] for node in captured.dump["nodes"]], ["placeholder", "aten.mul.Tensor"])
 
 
+class Recurrent(nn.Module):
+    def __init__(self, kind, **options):
+        super().__init__()
+        self.embed, self.cells = nn.Embedding(11, 8), kind(8, 6, **options)
+        self.head = nn.Linear(self.cells.hidden_size * (2 if self.cells.bidirectional else 1), 5)
+
+    def forward(self, x):
+        return self.head(self.cells(self.embed(x))[0].mean(1))
+
+
+def test_recurrent(t):
+    data = torch.randint(11, (8, 4)), torch.randint(5, (8,))
+    for kind, options in ((nn.LSTM, {"num_layers": 2, "bidirectional": True}), (nn.GRU, {"num_layers": 2}),
+                          (nn.RNN, {"bidirectional": True})):
+        model = nn.Sequential(Recurrent(kind, batch_first=True, **options))
+        step = step_of(model, torch.optim.SGD(model.parameters(), 0.1))
+        held = [id(tensor) for tensor in model.parameters()]
+        captured, name = magis_capture.capture(step, *data, name="recurrent"), kind.__name__ + str(options)
+        cells = [part for part in model.modules() if isinstance(part, nn.RNNBase)][0]
+        t.check(name + ": its weights are where they were",
+                {id(tensor) for tensor in cells._flat_weights} <= set(held), name)
+        paths = plans_of(captured.dump, "--no-fission")[1]
+        for path in (paths[0], paths[-1]):
+            compare(t, name, model, data, step, captured, path)
+
+
+class Tabled(nn.Linear):
+    """Keeps its weight a second time, in a tuple in a dict, and a tensor that is no buffer."""
+
+    def __init__(self, width):
+        super().__init__(width, width)
+        self.table = {"weights": (self.weight, None)}
+        self.table["itself"] = self.table
+        self.scale = [torch.rand(width) + 1]
+
+    def forward(self, x):
+        return x @ self.table["weights"][0] * self.scale[0] + self.bias
+
+
+def test_tensors_in_attributes(t):
+    model, x, y = nn.Sequential(Tabled(6), nn.Tanh(), nn.Linear(6, 5)), torch.randn(64, 6), torch.randint(5, (64,))
+    weight, scale, step = model[0].weight, model[0].scale[0], step_of(model)
+    captured = magis_capture.capture(step, x, y, name="tabled")
+    t.check("tables hold what they held", model[0].table["weights"][0] is weight and model[0].scale[0] is scale)
+    inputs = [node["path"] for node in captured.dump["nodes"] if node.get("kind") == "input"]
+    t.equal("a tensor that is no buffer is an input", sorted(inputs), ["0.scale.0", "input.0", "input.1"])
+    compare(t, "tabled", model, (x, y), step, captured, plans_of(captured.dump)[1][0])
+
+
+class Assigning(nn.Module):
+    """Writes to a part of its activations."""
+
+    def __init__(self, assign):
+        super().__init__()
+        self.first, self.head, self.assign = nn.Linear(6, 8), nn.Linear(8, 5), assign
+
+    def forward(self, x):
+        h = F.gelu(self.first(x))
+        kept = h.view(-1)
+        h = self.assign(h)
+        return self.head(h if h is not None else kept.view(-1, 8))
+
+
+def assign_zero(h):
+    h[:, 0] = 0
+
+
+def add_to_row(h):
+    h[0].add_(1)
+
+
+def scale_columns(h):
+    h[:, 1:3].mul_(2)
+
+
+def scale_steps(h):
+    h[1::2, ::3].mul_(2)
+
+
+def scale_turned(h):
+    h.t()[2:6, 1:].view(4, 1, -1).mul_(3)
+
+
+def scale_cube(h):
+    h.view(4, 4, 2, 4)[1:3, :, 1].transpose(0, 1)[:, :, 2:].exp_()
+
+
+def scale_diagonal(h):
+    h.diagonal().mul_(2)
+
+
+def add_by_strides(h):
+    h.as_strided((3, 3), (17, 5), 2).add_(1)
+
+
+def sum_windows(h):
+    return h.unfold(1, 4, 1).sum(2).repeat(1, 2)[:, :8] * h
+
+
+def test_writing_to_parts(t):
+    data = torch.randn(16, 6), torch.randint(5, (16,))
+    for assign in (assign_zero, add_to_row, scale_columns, scale_steps, scale_turned, scale_cube, scale_diagonal,
+                   add_by_strides, sum_windows):
+        model = Assigning(assign)
+        step, name = step_of(model), assign.__name__
+        captured = magis_capture.capture(step, *data, name=name)
+        answer, paths = plans_of(captured.dump)
+        compare(t, name, model, data, step, captured, paths[0])
+
+
 def test_smoothed_labels(t):
     model, x, y = nn.Sequential(nn.Linear(6, 64), nn.Tanh(), nn.Linear(64, 5)), torch.randn(64, 6), torch.randint(5, (64,))
 
@@ -332,5 +442,6 @@ def test_fits(t):
 
 tests = Tests()
 tests.run(test_modules, test_residual, test_transformer, test_optimizer, test_attention, test_read_by_modules,
-          test_odd_objects, test_smoothed_labels, test_refusals, test_fits)
+          test_recurrent, test_tensors_in_attributes,
+          test_writing_to_parts, test_odd_objects, test_smoothed_labels, test_refusals, test_fits)
 tests.end()

@@ -243,6 +243,39 @@ Test(aten, pieces_of_a_split_are_views)
 }
 /* clang-format on */
 
+/* Views by sizes, strides and offset. */
+#define LAID(shape, strides, offset, storage)                                                                          \
+    "\"out\":{\"shape\":" shape ",\"dtype\":\"f32\",\"strides\":" strides ",\"offset\":" #offset                       \
+    ",\"storage\":" #storage "}"
+#define STRIDED(name, of, shape, strides, offset)                                                                      \
+    ",{\"name\":\"" name                                                                                               \
+    "\",\"op\":\"aten.as_strided.default\",\"args\":[" NODE(of) "]," LAID(shape, strides, offset, 1) "}"
+#define LAID_OUT                                                                                                       \
+    ",{\"name\":\"y\",\"op\":\"aten.mul.Tensor\",\"args\":[" NODE("x") ",2]," LAID("[2,3]", "[3,1]", 0, 1) "}"
+#define THEN(nodes) DOCUMENT(X LAID_OUT nodes CALL("z", "clone.default", NODE("y"), "[2,3]", 2), NODE("z"))
+
+Test(aten, views_by_strides_are_parts_of_their_whole)
+{
+    EXPECT(THEN(STRIDED("v", "y", "[2]", "[3]", 1) WRITE("f", "fill_.Scalar", NODE("v") ",7", "[2]", 1)), 0, 7, 4, 6, 7,
+           10);
+    EXPECT(THEN(STRIDED("v", "y", "[2,2]", "[2,3]", 0) WRITE("f", "mul_.Tensor", NODE("v") ",10", "[2,2]", 1)), 0, 2,
+           40, 60, 8, 100);
+    EXPECT(DOCUMENT(X LAID_OUT STRIDED("v", "y", "[2,1,3]", "[0,5,1]", 3)
+                        CALL("z", "neg.default", NODE("v"), "[2,1,3]", 2),
+                    NODE("z")),
+           -6, -8, -10, -6, -8, -10);
+}
+
+Test(aten, views_that_are_no_boxes_are_gathered)
+{
+    EXPECT(THEN(STRIDED("v", "y", "[2]", "[4]", 0) WRITE("f", "add_.Tensor", NODE("v") ",100", "[2]", 1)), 100, 2, 4, 6,
+           108, 10);
+    EXPECT(DOCUMENT(X LAID_OUT STRIDED("v", "y", "[2,2,2]", "[3,1,1]", 0)
+                        CALL("z", "clone.default", NODE("v"), "[2,2,2]", 2),
+                    NODE("z")),
+           0, 2, 2, 4, 6, 8, 8, 10);
+}
+
 Test(aten, fresh_storages_take_what_is_written_to_them)
 {
     EXPECT(DOCUMENT(X CALL("e", "empty_like.default", NODE("x"), "[2,3]", 1)
@@ -397,6 +430,10 @@ Test(aten, damaged_documents_are_refused_at_their_place)
                       WRITE("w", "add_.Tensor", NODE("x") ",1", "[2,3]", 0),
                   NODE("v")),
          "/nodes/2", MG_ERR_UNSUPPORTED},
+        {DOCUMENT(X LAID_OUT STRIDED("v", "y", "[2,3]", "[3,1]", 1)
+                      WRITE("w", "add_.Tensor", NODE("y") ",1", "[2,3]", 1),
+                  NODE("v")),
+         "/nodes/3", MG_ERR_UNSUPPORTED}, /* reaches behind its whole */
         {"{\"format\":\"magis-aten/1\",\"digest\":\"short\",\"nodes\":[],\"outputs\":[]}", "/digest", MG_ERR_INVALID},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
