@@ -10,7 +10,8 @@ static const char usage[] =
     "# states and constants. Each input is taken out of its dict, so that its memory can end where the plan says.\n"
     "# Updated weights and states are changed in place; the outputs come back as a dict. To compute in another\n"
     "# precision change DTYPE beforehand. Give `graph`, the digest of the graph that you mean, to be refused if it is\n"
-    "# another one. With CUDA, copies to the host run in streams of their own, into pinned memory.\n";
+    "# another one. INPUTS, WEIGHTS and OUTPUTS say what is called so: of each name, what it is to the captured step.\n"
+    "# With CUDA, copies to the host run in streams of their own, into pinned memory.\n";
 static const char randomness[] =
     "#\n"
     "# Random operators draw from `seed` (give another one at each step), operator and part, and draw the same again\n"
@@ -34,7 +35,58 @@ static bool is_random(const struct mg_graph *g)
     return false;
 }
 
-static void write_head(const struct mg_torch *t)
+struct table {
+    const char *name;
+    bool (*holds)(const struct mg_value_info *);
+};
+static bool is_input(const struct mg_value_info *value)
+{
+    return value->kind == MG_KIND_INPUT;
+}
+static bool is_weight(const struct mg_value_info *value)
+{
+    return value->kind != MG_KIND_INPUT && value->kind != MG_KIND_COMPUTED;
+}
+static bool is_output(const struct mg_value_info *value)
+{
+    return value->is_output;
+}
+
+static const char *label_of(const struct mg_value_info *value)
+{
+    return value->label ? value->label : value->name;
+}
+
+/* Names, and whose they are; where nothing is known of that, the name again. */
+static void write_tables(struct mg_torch *t)
+{
+    static const struct table list[] = {{"INPUTS", is_input}, {"WEIGHTS", is_weight}, {"OUTPUTS", is_output}};
+    const struct mg_graph *g = t->e->original;
+    for (size_t k = 0; k < sizeof list / sizeof *list; k++) {
+        const char *comma = "";
+        mg_write_text(t->e->w, "%s = {", list[k].name);
+        for (mg_value v = 0; v < g->value_count; v++) {
+            if (!list[k].holds(&g->values[v]))
+                continue;
+            mg_write_text(t->e->w, "%sNAMES[%zu]: NAMES[%zu]", comma, mg_torch_name(t, g->values[v].name),
+                          mg_torch_name(t, label_of(&g->values[v])));
+            comma = ",\n    ";
+        }
+        mg_write_text(t->e->w, "}\n");
+    }
+}
+
+static void name_ends(struct mg_torch *t)
+{
+    const struct mg_graph *g = t->e->original;
+    for (mg_value v = 0; v < g->value_count; v++)
+        if (g->values[v].kind != MG_KIND_COMPUTED || g->values[v].is_output) {
+            mg_torch_name(t, g->values[v].name);
+            mg_torch_name(t, label_of(&g->values[v]));
+        }
+}
+
+static void write_head(struct mg_torch *t)
 {
     struct mg_writer *w = t->e->w;
     const struct mg_figures *figures = &t->e->plan->figures;
@@ -45,9 +97,11 @@ static void write_head(const struct mg_torch *t)
         "top.\n%s%s\n%s",
         (unsigned long long)figures->peak_bytes, usage, is_random(t->e->g) ? randomness : "", head);
     mg_write_text(w, "GRAPH = \"%s\"\n", t->e->original->digest);
+    name_ends(t);
     mg_write_text(w, "NAMES = ");
     mg_write_python_list(w, t->names, t->name_count);
     mg_write_text(w, "\n");
+    write_tables(t);
     mg_write_text(w, "%s", tables);
 }
 
@@ -194,23 +248,34 @@ static enum mg_code find_whole_draws(struct mg_torch *t)
     return MG_OK;
 }
 
-/* Names every operator without a function at once. */
+static const char *listed(struct mg_torch *t, const char *list, const char *name)
+{
+    return mg_arena_printf(t->e->arena, "%s%s%s", list, *list ? ", " : "", name);
+}
+
+/* Names every operator without a function at once; of captured calls each, with its module. */
 static enum mg_code check_operators(struct mg_torch *t)
 {
-    bool seen[MG_OP_COUNT] = {false};
+    bool seen[MG_OP_COUNT] = {false}, *known = MG_NEW_ARRAY(t->e->arena, bool, t->e->g->op_count);
     const char *missing = "";
     for (size_t s = 0; s < t->e->plan->step_count; s++) {
         const struct mg_step *step = &t->e->plan->steps[s];
         if (step->kind != MG_STEP_COMPUTE)
             continue;
-        enum mg_op_type type = t->e->g->ops[step->op].type;
-        const char *name = mg_op_type_name(type);
-        if (seen[type])
+        const struct mg_op_info *op = &t->e->g->ops[step->op];
+        const char *name = mg_op_type_name(op->type);
+        if (op->type == MG_OP_OPAQUE) {
+            if (!known[step->op] && !mg_torch_can_call(op))
+                missing = listed(t, missing, mg_torch_call_name(t, op));
+            known[step->op] = true;
             continue;
-        seen[type] = true;
+        }
+        if (seen[op->type])
+            continue;
+        seen[op->type] = true;
         if (mg_torch_has_function(mg_arena_printf(t->e->arena, "op_%s", name)))
             continue;
-        missing = mg_arena_printf(t->e->arena, "%s%s%s", missing, *missing ? ", " : "", name);
+        missing = listed(t, missing, name);
     }
     if (*missing)
         return mg_fail(t->e->err, MG_ERR_UNSUPPORTED, "", "no PyTorch code is known for these operators: %s", missing);

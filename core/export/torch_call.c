@@ -1,5 +1,9 @@
 /* The call of an operator's function: operands, then every attribute by its name. */
+#include <ctype.h>
+
 #include "export/torch_priv.h"
+
+#define WORD "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"
 
 /* Texts of attributes that may stand in the code; others go into NAMES. */
 static const char *const words[] = {"none",
@@ -122,6 +126,47 @@ static bool makes_from_nothing(const struct mg_op_desc *desc)
     return desc->in_count == 0;
 }
 
+static const char *text_attr(const struct mg_op_info *op, enum mg_attr_key key)
+{
+    const struct mg_attr *attr = mg_attr_find(op->attrs, op->attr_count, key);
+    return attr && attr->string ? attr->string : "";
+}
+
+static size_t word_size(const char *text)
+{
+    return isalpha((unsigned char)*text) || *text == '_' ? strspn(text, WORD) : 0;
+}
+
+bool mg_torch_can_call(const struct mg_op_info *op)
+{
+    const char *target = text_attr(op, MG_ATTR_TARGET);
+    if (op->type != MG_OP_OPAQUE || strncmp(target, "aten.", 5) != 0 || !*text_attr(op, MG_ATTR_ARGUMENTS))
+        return false;
+    size_t name = word_size(target + 5), overload = target[5 + name] == '.' ? word_size(target + 6 + name) : 0;
+    return name && overload && target[6 + name + overload] == 0;
+}
+
+const char *mg_torch_call_name(const struct mg_torch *t, const struct mg_op_info *op)
+{
+    const char *target = text_attr(op, MG_ATTR_TARGET), *module = op->module ? op->module : "";
+    return mg_arena_printf(t->e->arena, "%.100s (\"%.100s\"%s%.100s)", *target ? target : "opaque", op->name,
+                           *module ? " of module " : "", module);
+}
+
+/* "call_aten(torch.ops.aten.topk.default, NAMES[3], (v1, v2), device)" */
+static const char *captured_call(struct mg_torch *t, mg_op op, const char *const *operands, uint32_t count)
+{
+    const struct mg_op_info *info = &t->e->g->ops[op];
+    const char *list = "", *draw = "";
+    for (uint32_t i = 0; i < count; i++)
+        list = mg_arena_printf(t->e->arena, "%s%s, ", list, operands[i]);
+    if (mg_op_purity(t->e->g, op) == MG_SEEDED)
+        draw = mg_arena_printf(t->e->arena, ", draw=%s", draw_of(t, op));
+    return mg_arena_printf(t->e->arena, "call_aten(torch.ops.%s, NAMES[%zu], (%s), %u, device%s)",
+                           text_attr(info, MG_ATTR_TARGET), mg_torch_name(t, text_attr(info, MG_ATTR_ARGUMENTS)), list,
+                           info->out_count, draw);
+}
+
 enum mg_code mg_torch_call(struct mg_torch *t, mg_op op, const char *const *operands, bool in_place, const char **out)
 {
     struct mg_op_desc desc;
@@ -129,6 +174,10 @@ enum mg_code mg_torch_call(struct mg_torch *t, mg_op op, const char *const *oper
     enum mg_code code = mg_torch_describe(t, op, t->depth, &desc);
     if (code != MG_OK)
         return code;
+    if (desc.type == MG_OP_OPAQUE) {
+        *out = captured_call(t, op, operands, desc.in_count);
+        return MG_OK;
+    }
     for (uint32_t i = 0; i < desc.in_count; i++)
         list = append(t, list, NULL, operands[i]);
     for (uint32_t i = 0; i < desc.attr_count; i++) {

@@ -164,6 +164,39 @@ def drawn(kind, shape, *, dtype, device, draw):
     return out.contiguous()
 
 
+def meant(argument, operands, device):
+    """An argument of a captured call: operands by number, dtypes by name."""
+    if isinstance(argument, list):
+        return [meant(part, operands, device) for part in argument]
+    if not isinstance(argument, dict):
+        return argument
+    if "in" in argument:
+        return operands[argument["in"]]
+    return DTYPE[argument["dtype"]] if "dtype" in argument else float(argument["float"])
+
+
+def memory(x):
+    return (x.untyped_storage() if hasattr(x, "untyped_storage") else x.storage()).data_ptr()
+
+
+def call_aten(function, arguments, operands, count, device, draw=None):
+    """A call as it was captured: its results, and what it wrote to, dense, none in the memory of an operand."""
+    listed, named, written = json.loads(arguments)
+    listed = meant(listed, operands, device)
+    for at in written:
+        listed[at] = copied(listed[at])
+    named = {key: device if key == "device" else meant(part, operands, device) for key, part in named.items()}
+    with torch.random.fork_rng(enabled=draw is not None):
+        if draw is not None:
+            torch.manual_seed(mixed(*draw[0]))
+        results = function(*listed, **named)
+    results = tuple(results) if isinstance(results, (list, tuple)) else (results,)
+    results = results[:count - len(written)] + tuple(listed[at] for at in written)
+    given = {memory(x) for x in operands}
+    results = tuple(copied(x) if memory(x) in given or not x.is_contiguous() else x for x in results)
+    return results if count > 1 else results[0]
+
+
 def op_dropout(x, *, ratio, seed, draw):
     real = torch.float64 if x.dtype == torch.float64 else torch.float32
     mask = drawn(torch.rand, tuple(x.shape), dtype=real, device=x.device, draw=draw) >= ratio

@@ -95,6 +95,10 @@ void mg_torch_line(struct mg_torch *t, const char *fmt, ...) MG_PRINTF(2, 3);
 /* The call of the operator's function, "op_relu(v1)": `operands` are expressions. in_place: the variant that writes
  * into the first operand. */
 enum mg_code mg_torch_call(struct mg_torch *t, mg_op op, const char *const *operands, bool in_place, const char **out);
+/* An opaque operator that is a PyTorch call, aten.word.word, with arguments that can be written. */
+bool mg_torch_can_call(const struct mg_op_info *op);
+/* How a message names an opaque operator. */
+const char *mg_torch_call_name(const struct mg_torch *t, const struct mg_op_info *op);
 bool mg_torch_call_in_place(const struct mg_torch *t, mg_op op); /* is there such a variant? */
 
 #endif

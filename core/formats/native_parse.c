@@ -249,6 +249,30 @@ static bool document_updates(struct mg_json *json, void *into)
     return json->err.code == MG_OK;
 }
 
+static bool label_value(struct mg_json *json, void *into)
+{
+    return mg_json_string(json, &((struct native_label *)into)->value, NULL);
+}
+
+static bool label_label(struct mg_json *json, void *into)
+{
+    return mg_json_string(json, &((struct native_label *)into)->label, NULL);
+}
+
+static bool document_labels(struct mg_json *json, void *into)
+{
+    static const struct mg_member members[] = {{"value", label_value, true}, {"label", label_label, true}};
+    struct native_document *d = into;
+    if (!mg_json_enter_array(json))
+        return false;
+    while (mg_json_next_element(json)) {
+        struct native_label *label = MG_PUSH(json->arena, d->labels, d->label_count, d->label_capacity);
+        if (!MG_PARSE_MEMBERS(json, "a label", members, label))
+            return false;
+    }
+    return json->err.code == MG_OK;
+}
+
 static bool training_loss(struct mg_json *json, void *into)
 {
     size_t loss;
@@ -299,6 +323,7 @@ bool mg_native_parse(struct mg_json *json, struct native_document *out)
         {"values", document_values, true},      {"ops", document_ops, true},
         {"outputs", document_outputs, true},    {"updates", document_updates, false},
         {"training", document_training, false}, {"forward_ops", document_forward_ops, false},
+        {"labels", document_labels, false},
     };
     *out = (struct native_document){.name = "graph", .math = MG_MATH_F32, .forward_ops = -1};
     return MG_PARSE_MEMBERS(json, "a graph", members, out) && mg_json_finish(json);

@@ -29,6 +29,9 @@ struct native_op {
 struct native_update {
     const char *weight, *value;
 };
+struct native_label {
+    const char *value, *label;
+};
 struct native_document {
     const char *name;
     const char *source; /* NULL if not given */
@@ -40,6 +43,8 @@ struct native_document {
     struct native_names outputs;
     struct native_update *updates;
     size_t update_count, update_capacity;
+    struct native_label *labels;
+    size_t label_count, label_capacity;
     int64_t forward_ops; /* -1: not given */
     bool has_training;
     struct mg_training training;

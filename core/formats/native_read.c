@@ -207,6 +207,18 @@ static enum mg_code add_updates(struct building *b)
     return MG_OK;
 }
 
+static enum mg_code add_labels(struct building *b)
+{
+    for (size_t i = 0; i < b->document->label_count; i++) {
+        const struct native_label *label = &b->document->labels[i];
+        mg_value value = mg_graph_find_value(b->g, label->value);
+        if (value == MG_NONE)
+            return fail_name(b, label->value, "is no value", "/labels/%zu/value", i);
+        b->g->values[value].label = label->label;
+    }
+    return MG_OK;
+}
+
 static enum mg_code check_training(struct building *b)
 {
     const struct mg_training *training = &b->document->training;
@@ -234,6 +246,7 @@ enum mg_code mg_native_build(const struct native_document *document, struct mg_a
     MG_TRY(check_producers(&b));
     MG_TRY(add_outputs(&b));
     MG_TRY(add_updates(&b));
+    MG_TRY(add_labels(&b));
     MG_TRY(check_training(&b));
     *out = b.g;
     return MG_OK;

@@ -106,6 +106,26 @@ static void write_updates(struct mg_writer *w, const struct mg_graph *g)
     mg_write_end_array(w);
 }
 
+static void write_labels(struct mg_writer *w, const struct mg_graph *g)
+{
+    bool any = false;
+    for (size_t i = 0; i < g->value_count; i++)
+        any = any || g->values[i].label;
+    if (!any)
+        return;
+    mg_write_key(w, "labels");
+    mg_write_begin_array(w);
+    for (size_t i = 0; i < g->value_count; i++) {
+        if (!g->values[i].label)
+            continue;
+        mg_write_begin_object(w);
+        mg_write_member_string(w, "value", g->values[i].name);
+        mg_write_member_string(w, "label", g->values[i].label);
+        mg_write_end_object(w);
+    }
+    mg_write_end_array(w);
+}
+
 void mg_graph_write(struct mg_writer *w, const struct mg_graph *g)
 {
     mg_write_begin_object(w);
@@ -122,6 +142,7 @@ void mg_graph_write(struct mg_writer *w, const struct mg_graph *g)
     mg_write_end_array(w);
     write_names(w, "outputs", g, g->outputs, g->output_count);
     write_updates(w, g);
+    write_labels(w, g);
     if (g->forward_ops < g->op_count)
         mg_write_member_uint(w, "forward_ops", g->forward_ops);
     mg_write_end_object(w);

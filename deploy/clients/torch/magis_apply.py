@@ -295,6 +295,38 @@ def _attention_grad(i, a, out):
     return [torch.matmul(ds, k), torch.matmul(ds.transpose(-1, -2), q), torch.matmul(p.transpose(-1, -2), dy)]
 
 
+COMBINED = {"add": "sum", "mul": "prod", "max": "amax", "min": "amin"}
+
+
+def _scatter_elements(i, a, out):
+    if a["reduction"] == "none":
+        return i[0].scatter(a["axis"], i[1], i[2])
+    return i[0].scatter_reduce(a["axis"], i[1], i[2], COMBINED[a["reduction"]])
+
+
+def _top_k(i, a, out):
+    values, indices = torch.sort(i[0], dim=a["axis"], descending=bool(a["largest"]), stable=True)
+    return [values.narrow(a["axis"], 0, a["k"]), indices.narrow(a["axis"], 0, a["k"])]
+
+
+def _columns(i, a, out):
+    return aten.im2col(i[0], a["kernel_shape"], a["dilations"], a["pads"][:2], a["strides"])
+
+
+def _images(i, a, out):
+    return aten.col2im(i[0], a["spatial"], a["kernel_shape"], a["dilations"], a["pads"][:2], a["strides"])
+
+
+def _grid_sample(i, a, out):
+    names = {"linear": "bilinear", "nearest": "nearest", "cubic": "bicubic"}
+    return F.grid_sample(i[0], i[1], names[a["mode"]], a["padding"], bool(a["align_corners"]))
+
+
+def _shrink(i, a, out):
+    x, zero = i[0], torch.zeros_like(i[0])
+    return torch.where(x > a["lambd"], x - a["bias"], torch.where(x < -a["lambd"], x + a["bias"], zero))
+
+
 def _squares(i, a, out):
     return (i[0] - i[1]) ** 2
 
@@ -341,6 +373,23 @@ KERNELS = {
     "resize": _resize, "resize_grad": _resize_grad, "slice_grad": _slice_grad, "pad": _pad,
     "concat": lambda i, a, out: torch.cat(i, a["axis"]), "tile": lambda i, a, out: i[0].repeat(a["repeats"]),
     "gather": _gather, "scatter_add": _scatter_add, "attention": _attention, "attention_grad": _attention_grad,
+    "gather_elements": lambda i, a, out: i[0].gather(a["axis"], i[1]), "scatter_elements": _scatter_elements,
+    "top_k": _top_k, "reverse": lambda i, a, out: i[0].flip(a["axes"]), "im2col": _columns, "col2im": _images,
+    "trilu": lambda i, a, out: (torch.triu if a["upper"] else torch.tril)(i[0], a["diagonal"]),
+    "grid_sample": _grid_sample, "space_to_depth": lambda i, a, out: F.pixel_unshuffle(i[0], a["blocksize"]),
+    "adaptive_avg_pool": lambda i, a, out: F.adaptive_avg_pool2d(i[0], a["spatial"]),
+    "adaptive_avg_pool_grad": lambda i, a, out: aten._adaptive_avg_pool2d_backward(i[0], i[0].new_empty(out[0])),
+    "mod": lambda i, a, out: torch.fmod(*i) if a["fmod"] else torch.remainder(*i),
+    "prelu": lambda i, a, out: torch.where(i[0] > 0, i[0], i[0] * i[1]),
+    "prelu_grad": lambda i, a, out: torch.where(i[1] > 0, i[0], i[0] * i[2]),
+    "shrink": _shrink, "shrink_grad": lambda i, a, out: i[0].masked_fill(i[1].abs() <= a["lambd"], 0),
+    "celu": lambda i, a, out: F.celu(i[0], a["alpha"]), "mish": lambda i, a, out: F.mish(i[0]),
+    "celu_grad": lambda i, a, out: torch.where(i[1] > 0, i[0], i[0] * (i[1] / a["alpha"] + 1)),
+    "mish_grad": lambda i, a, out: aten.mish_backward(i[0], i[1]),
+    "arg_min": lambda i, a, out: i[0].argmin(a["axis"], bool(a["keepdims"])),
+    "reduce_log_sum_exp": _reduce(torch.logsumexp),
+    "reduce_l1": lambda i, a, out: torch.linalg.vector_norm(i[0], 1, a["axes"], bool(a["keepdims"])),
+    "reduce_l2": lambda i, a, out: torch.linalg.vector_norm(i[0], 2, a["axes"], bool(a["keepdims"])),
     "sgd": lambda i, a, out: i[0] - a["lr"] * (i[1] + a["weight_decay"] * i[0]), "assign": lambda i, a, out: i[1],
     # views that the plan had to make dense
     "reshape": lambda i, a, out: i[0].reshape(out[0]), "transpose": lambda i, a, out: i[0].permute(a["perm"]),
@@ -348,6 +397,9 @@ KERNELS = {
     "expand": lambda i, a, out: i[0].expand(out[0]), "slice": lambda i, a, out: i[0][_at(a, out[0])],
     "split": lambda i, a, out: list(i[0].split(a["split"], a["axis"])), "depth_to_space": _depth_to_space,
 }
+KERNELS["is_nan"] = lambda i, a, out: i[0].isnan()
+KERNELS["is_inf"] = lambda i, a, out: i[0].isinf()
+RANDOM = ("dropout", "random_normal", "random_uniform")
 COMBINERS = {"sum": torch.add, "prod": torch.mul, "max": torch.maximum, "min": torch.minimum}
 # f(operands, attributes, which of them takes the result)
 IN_PLACE = {
@@ -364,6 +416,10 @@ for _name, _torch_name in (
         ("neg", "neg"), ("abs", "abs"), ("sign", "sgn"), ("floor", "floor"), ("ceil", "ceil"), ("round", "round"),
         ("logical_not", "logical_not"), ("exp", "exp"), ("log", "log"), ("sqrt", "sqrt"), ("rsqrt", "rsqrt"),
         ("reciprocal", "reciprocal"), ("erf", "erf"), ("sin", "sin"), ("cos", "cos"), ("tanh", "tanh"),
+        ("logical_xor", "logical_xor"), ("floor_div", "floor_divide"), ("atan2", "atan2"), ("trunc", "trunc"),
+        ("tan", "tan"), ("asin", "asin"), ("acos", "acos"), ("atan", "atan"), ("sinh", "sinh"), ("cosh", "cosh"),
+        ("asinh", "asinh"), ("acosh", "acosh"), ("atanh", "atanh"), ("expm1", "expm1"), ("log1p", "log1p"),
+        ("log2", "log2"), ("log10", "log10"),
         ("sigmoid", "sigmoid"), ("relu", "relu")):
     KERNELS[_name] = lambda i, a, out, f=getattr(torch, _torch_name): f(*i)
     if _name != "relu":
@@ -544,12 +600,22 @@ class _Run:
         draw = "%d %s %s %s" % (self.seed, op["attrs"].get("seed"), op["name"], lo)
         return generator.manual_seed(zlib.crc32(draw.encode()))
 
-    def mask(self, op, ratio, lo, shape):
-        """What a dropout keeps. It is drawn part by part; as a whole, where it is drawn again in other parts."""
+    def drawn(self, op, lo, shape, kind, dtype=None):
+        """Random numbers, part by part; as a whole, where they are drawn again in other parts."""
         whole = self.plan.shape[op["outputs"][0]] if op["name"] in self.plan.drawn_whole else shape
         origin = lo if whole is shape else [0] * len(lo)
-        keep = torch.rand(whole, generator=self.random(op, origin), device=self.device) >= ratio
-        return _Held(keep, origin, 0).part(lo, shape)
+        numbers = kind(whole, generator=self.random(op, origin), device=self.device, dtype=dtype)
+        return _Held(numbers, origin, 0).part(lo, shape)
+
+    def draw(self, op, attrs, lo, shape):
+        if op["op"] == "random_normal":
+            return self.drawn(op, lo, shape, torch.randn, DTYPES[attrs["to"]]) * attrs["scale"] + attrs["mean"]
+        numbers = self.drawn(op, lo, shape, torch.rand, DTYPES[attrs["to"]])
+        return numbers * (attrs["high"] - attrs["low"]) + attrs["low"]
+
+    def mask(self, op, ratio, lo, shape):
+        """What a dropout keeps."""
+        return self.drawn(op, lo, shape, torch.rand) >= ratio
 
     def evaluate(self, op, operands, boxes, depth=0):
         kind, attrs, shapes = op["op"], self.attrs(op, depth), [shape for _, shape in boxes]
@@ -559,6 +625,11 @@ class _Run:
         if kind == "fill":
             dtype = DTYPES[attrs["to"]]
             return torch.full(shapes[0], _number(attrs["value"], dtype), dtype=dtype, device=self.device)
+        if kind in ("random_normal", "random_uniform"):
+            return self.draw(op, attrs, *boxes[0])
+        if kind == "eye":
+            rows, columns = (torch.arange(n, device=self.device) for n in shapes[0])
+            return (columns == rows.unsqueeze(1) + attrs["diagonal"]).to(DTYPES[attrs["to"]])
         if kind == "iota":
             return (torch.arange(attrs["size"], device=self.device) * attrs["delta"] + attrs["start"]).to(DTYPES[attrs["to"]])
         if kind == "opaque":
@@ -760,7 +831,7 @@ class Plan:
                 begun.append(at)
             elif step["do"] == "end":
                 self.end[begun.pop()] = at
-            elif step["do"] == "compute" and self.ops[step["op"]]["op"] == "dropout":
+            elif step["do"] == "compute" and self.ops[step["op"]]["op"] in RANDOM:
                 around = [self.region[self.document["steps"][b]["region"]] for b in begun]
                 cuts = [(region.member[step["op"]], region.parts) for region in around if step["op"] in region.member]
                 if drawn.setdefault(step["op"], cuts) != cuts:
