@@ -60,11 +60,15 @@ static bool unpack(struct mg_file *file, const char *path)
     return true;
 }
 
+/* The network of that name, else one of a like name, else NULL. */
 static const char *nearest_network(const char *name)
 {
     struct mg_suggestion near = {.text = name};
-    for (uint32_t i = 0; i < mg_zoo_count(); i++)
+    for (uint32_t i = 0; i < mg_zoo_count(); i++) {
+        if (strcmp(mg_zoo_at(i)->name, name) == 0)
+            return mg_zoo_at(i)->name;
         mg_suggestion_consider(&near, mg_zoo_at(i)->name);
+    }
     return near.best;
 }
 

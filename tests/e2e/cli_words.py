@@ -68,6 +68,8 @@ def test_misspelled(t):
     says(t, "one of other programs", ["serve", "--port=80"], "did you mean --listen 127.0.0.1:PORT?")
     says(t, "one of another command", ["optimize", "zoo:mlp", "--workers", "1"], "one of magisd serve")
     says(t, "a network", ["optimize", "zoo:mpl"], "did you mean zoo:mlp?")
+    for name in ("llama-7b", "unet3+", "figure6"):
+        says(t, "a network whose name others are like", ["zoo", name], status=0)
     says(t, "a network without zoo:", ["optimize", "mlp"], "did you mean the built-in network zoo:mlp?")
     says(t, "a variable", ["optimize", "zoo:mlp"], "MAGISD_SECONDS: ", env={"MAGISD_SECONDS": "abc"})
 
