@@ -118,6 +118,31 @@ mg_value mg_graph_add_value(struct mg_graph *g, const char *name, enum mg_kind k
     return v;
 }
 
+/* Those behind it in the table may have been pushed on by it: they are put in again. */
+static void forget_name(struct mg_graph *g, size_t at)
+{
+    struct names *names = g->name_index;
+    names->slot[at] = MG_NONE;
+    names->used--;
+    for (at = (at + 1) & (names->capacity - 1); names->slot[at] != MG_NONE; at = (at + 1) & (names->capacity - 1)) {
+        mg_value v = names->slot[at];
+        uint32_t hash = names->hash[at];
+        names->slot[at] = MG_NONE;
+        size_t to = probe(g, names, g->values[v].name, hash);
+        names->slot[to] = v;
+        names->hash[to] = hash;
+    }
+}
+
+void mg_graph_truncate(struct mg_graph *g, size_t ops, size_t values)
+{
+    for (; g->value_count > values; g->value_count--) {
+        const char *name = g->values[g->value_count - 1].name;
+        forget_name(g, probe(g, g->name_index, name, hash_of(name)));
+    }
+    g->op_count = ops;
+}
+
 void mg_graph_add_output(struct mg_graph *g, mg_value value)
 {
     if (g->values[value].is_output)

@@ -193,6 +193,8 @@ void mg_graph_add_output(struct mg_graph *g, mg_value value);
 /* Declares new_version as the update of weight. Its producer must read the weight and be elementwise; it is made in
  * place by normalisation. */
 void mg_graph_add_update(struct mg_graph *g, mg_value weight, mg_value new_version);
+/* Takes back what was added last: operators and values from these counts on, of which nothing else knows. */
+void mg_graph_truncate(struct mg_graph *g, size_t ops, size_t values);
 mg_value mg_graph_find_value(const struct mg_graph *g, const char *name); /* MG_NONE if unknown */
 
 /* Orders, checks, decides views, inserts copies, removes nothing that is asked for, fills readers

@@ -1,5 +1,6 @@
 /* Order, in-place rules, views and copies, digest, statistics. */
 #include <criterion/criterion.h>
+#include <stdio.h>
 
 #include "base/digest.h"
 #include "graph/normalise_priv.h"
@@ -443,5 +444,30 @@ Test(graph_normalise, runs_out_of_memory_cleanly)
         mg_arena_release(&small);
     }
     cr_expect(failures > 0 && failures < 48);
+    bench_close(&b);
+}
+
+/* ---- taking back ---- */
+
+/* Names are found again however they shared the table with those that were taken back. */
+Test(graph_order, what_was_taken_back_is_forgotten)
+{
+    struct bench b;
+    bench_open(&b);
+    char name[16];
+    for (int round = 0; round < 4; round++) {
+        size_t values = b.g->value_count, kept = values + 50;
+        for (int i = 0; i < 300; i++) {
+            snprintf(name, sizeof name, "n%d.%d", round, i);
+            named_input(&b, name);
+        }
+        mg_graph_truncate(b.g, 0, kept);
+        cr_expect_eq(b.g->value_count, kept);
+        for (int i = 0; i < 300 + 50 * round; i++) {
+            snprintf(name, sizeof name, "n%d.%d", i < 300 ? round : (i - 300) / 50, i < 300 ? i : (i - 300) % 50);
+            mg_value v = mg_graph_find_value(b.g, name);
+            cr_expect(v == (i < 50 ? values + (size_t)i : i < 300 ? MG_NONE : (size_t)(i - 300)), "%s: %u", name, v);
+        }
+    }
     bench_close(&b);
 }
