@@ -16,11 +16,12 @@ static const struct aten_entry *entry_of(const char *op, bool *in_place)
         return NULL;
     const char *name = op + 5;
     size_t size = strcspn(name, ".");
-    const struct aten_entry *entry = aten_find(name, size);
+    const char *overload = name[size] ? name + size + 1 : "default";
+    const struct aten_entry *entry = aten_find(name, size, overload);
     if (entry || size < 2 || name[size - 1] != '_')
         return entry;
     *in_place = true;
-    return aten_find(name, size - 1);
+    return aten_find(name, size - 1, overload);
 }
 
 /* The operand of `op` that lies where the written tensor's old value does, if it is overwritten in the graph too. That
@@ -69,18 +70,19 @@ static bool translate_by_rule(struct aten_builder *b)
     const struct aten_node *node = &b->document->nodes[b->node];
     bool in_place;
     const struct aten_entry *entry = entry_of(node->op, &in_place);
-    if (!entry || (in_place && (node->args.count == 0 || !aten_is_tensor(&node->args.item[0]) ||
-                                !b->document->nodes[node->args.item[0].node].has_out)))
+    if (!entry || b->as_is[b->node] || !aten_takes(entry, node))
         return false;
+    if ((in_place && (node->args.count == 0 || !aten_is_tensor(&node->args.item[0]) ||
+                      !b->document->nodes[node->args.item[0].node].has_out)))
+        return false;
+    struct aten_mark mark = aten_try(b);
     mg_value old = in_place ? b->tensors[node->args.item[0].node].value : MG_NONE;
     const struct aten_rule_call call = {node, entry->type};
     mg_value result = entry->rule(b, &call);
     if (b->code)
         return true;
     if (b->declined || (!in_place && node->has_out && result != MG_NONE && !fits(b, result))) {
-        b->declined = false;
-        b->attr_count = 0;
-        b->tensors[b->node].results = NULL;
+        aten_take_back(b, mark);
         return false;
     }
     if (in_place) {
@@ -116,8 +118,10 @@ static void translate_item(struct aten_builder *b)
         t->value = source->results[at];
     }
     t->version = node->has_out ? b->storages[t->storage].version : 0;
-    if (t->value != MG_NONE && node->has_out && !fits(b, t->value))
-        t->value = aten_reshape(b, t->value, &node->shape);
+    if (t->value == MG_NONE || !node->has_out || fits(b, t->value))
+        return;
+    bool all = mg_shape_elements(aten_shape(b, t->value)) == mg_shape_elements(&node->shape);
+    t->value = all ? aten_reshape(b, t->value, &node->shape) : MG_NONE;
 }
 
 static bool is_free_name(const struct aten_builder *b, const char *name)
@@ -129,7 +133,7 @@ static void add_given(struct aten_builder *b)
 {
     const struct aten_node *node = &b->document->nodes[b->node];
     bool constant = node->kind == ATEN_CONSTANT;
-    if (constant && node->has_value && mg_shape_elements(&node->shape) == 1) {
+    if (constant && node->has_value && mg_shape_elements(&node->shape) == 1 && aten_holds(node->dtype, node->value)) {
         b->tensors[b->node].value = aten_fill(b, &node->shape, node->dtype, node->value);
         return;
     }
@@ -162,6 +166,7 @@ static void translate(struct aten_builder *b)
     struct aten_storage *s = node->has_out ? &b->storages[b->tensors[b->node].storage] : NULL;
     if (s && s->base != b->node && node->write_count == 0)
         s->tangled = true;
+    b->emitted = 1; /* the node's own name is the call's */
     aten_translate_opaque(b);
 }
 
@@ -300,26 +305,43 @@ static enum mg_code without_dead(struct aten_builder *b, struct mg_graph **out)
     return MG_OK;
 }
 
+static enum mg_code build(struct aten_builder *b, struct mg_graph **out)
+{
+    const struct aten_document *document = b->document;
+    b->g = mg_graph_new(b->arena, document->name);
+    b->g->math = document->math;
+    aten_survey(b);
+    for (b->node = 0; b->node < document->node_count && !b->code; b->node++)
+        translate(b);
+    if (b->code) {
+        if (!b->err->pointer[0])
+            snprintf(b->err->pointer, sizeof b->err->pointer, "/nodes/%u", b->node - 1);
+        return b->code;
+    }
+    b->node = document->node_count ? (uint32_t)document->node_count - 1 : 0;
+    add_outputs(b);
+    add_updates(b);
+    return b->code || b->again ? b->code : without_dead(b, out);
+}
+
+/* Whether all results of a call that are read can be had from its rule is only known at the end: calls of which they
+ * cannot are then left as they are, and the walk is made again. */
 enum mg_code mg_aten_build(const struct aten_document *document, struct mg_arena *arena, struct mg_graph **out,
                            struct mg_error *err)
 {
+    enum { MOST_WALKS = 16 };
     struct mg_error ignored = {0};
-    struct aten_builder b = {.document = document,
-                             .g = mg_graph_new(arena, document->name),
-                             .arena = arena,
-                             .err = err ? err : &ignored,
-                             .first_backward = MG_NONE};
-    b.g->math = document->math;
-    aten_survey(&b);
-    for (b.node = 0; b.node < document->node_count && !b.code; b.node++)
-        translate(&b);
-    if (b.code) {
-        if (!b.err->pointer[0])
-            snprintf(b.err->pointer, sizeof b.err->pointer, "/nodes/%u", b.node - 1);
-        return b.code;
+    bool *as_is = MG_NEW_ARRAY(arena, bool, document->node_count);
+    for (unsigned walk = 0; walk < MOST_WALKS; walk++) {
+        struct aten_builder b = {.document = document,
+                                 .arena = arena,
+                                 .err = err ? err : &ignored,
+                                 .as_is = as_is,
+                                 .first_backward = MG_NONE};
+        enum mg_code code = build(&b, out);
+        if (code != MG_OK || !b.again)
+            return code;
     }
-    b.node = document->node_count ? (uint32_t)document->node_count - 1 : 0;
-    add_outputs(&b);
-    add_updates(&b);
-    return b.code ? b.code : without_dead(&b, out);
+    return mg_fail(err, MG_ERR_UNSUPPORTED, "/nodes",
+                   "too many calls whose results are needed by others not known here");
 }

@@ -1,4 +1,6 @@
 /* What rules are written in: the arguments of a call, operators made for it, and those that many rules need. */
+#include <float.h>
+#include <math.h>
 #include <string.h>
 
 #include "formats/aten_priv.h"
@@ -84,7 +86,8 @@ void aten_set_text(struct aten_builder *b, enum mg_attr_key key, const char *tex
     next_attr(b, key, MG_ATTR_TYPE_STRING)->string = text;
 }
 
-/* The name of the node for the first operator made for it, then with a number. */
+/* The name of the node for the first operator made for it, then with a number. An opaque call always has the node's: by
+ * that it is found again where a plan is run. */
 static const char *next_name(struct aten_builder *b)
 {
     const char *name = b->document->nodes[b->node].name;
@@ -104,7 +107,7 @@ static mg_value *emit(struct aten_builder *b, enum mg_op_type type, const mg_val
     if (b->code || b->declined)
         return NULL;
     if (mg_graph_add_op(b->g, type, name, in, in_count, b->attrs, attr_count, names, out_count, made, NULL) != MG_OK) {
-        b->declined = true; /* what was added stays without reader, and vanishes */
+        b->declined = true;
         return NULL;
     }
     const char *module = b->document->nodes[b->node].module;
@@ -141,7 +144,7 @@ void aten_opaque(struct aten_builder *b, const char *target, const char *purity,
                  const mg_value *in, uint32_t in_count, const struct mg_shape *shapes, const enum mg_dtype *dtypes,
                  mg_value *out, uint32_t out_count)
 {
-    const char *name = next_name(b);
+    const char *name = b->document->nodes[b->node].name;
     const char **names = MG_NEW_ARRAY(b->arena, const char *, out_count);
     double bytes = 0;
     for (uint32_t i = 0; i < in_count; i++)
@@ -168,6 +171,32 @@ mg_value aten_decline(struct aten_builder *b)
 {
     b->declined = true;
     return MG_NONE;
+}
+
+struct aten_mark aten_try(struct aten_builder *b)
+{
+    b->change_count = 0;
+    return (struct aten_mark){b->g->op_count, b->g->value_count};
+}
+
+void aten_note(struct aten_builder *b, uint32_t node)
+{
+    *MG_PUSH(b->arena, b->changes, b->change_count, b->change_capacity) =
+        (struct aten_change){node, b->tensors[node].version, b->tensors[node].value};
+}
+
+void aten_take_back(struct aten_builder *b, struct aten_mark mark)
+{
+    while (b->change_count > 0) {
+        const struct aten_change *change = &b->changes[--b->change_count];
+        b->tensors[change->node].value = change->value;
+        b->tensors[change->node].version = change->version;
+    }
+    mg_graph_truncate(b->g, mark.ops, mark.values);
+    b->tensors[b->node].results = NULL;
+    b->tensors[b->node].result_count = 0;
+    b->declined = false;
+    b->attr_count = 0;
 }
 
 void aten_give(struct aten_builder *b, const mg_value *results, uint32_t count)
@@ -218,8 +247,19 @@ mg_value aten_cast(struct aten_builder *b, mg_value v, enum mg_dtype dtype)
     return aten_emit1(b, MG_OP_CAST, v);
 }
 
+bool aten_holds(enum mg_dtype dtype, double value)
+{
+    static const double most[] = {9007199254740992.0, 2147483647.0, 32767.0, 127.0, 255.0, 1.0};
+    if (dtype < MG_DTYPE_I64)
+        return true;
+    double limit = most[dtype - MG_DTYPE_I64], least = dtype == MG_DTYPE_U8 || dtype == MG_DTYPE_BOOL ? 0 : -limit;
+    return value >= least && value <= limit && value == floor(value);
+}
+
 mg_value aten_fill(struct aten_builder *b, const struct mg_shape *shape, enum mg_dtype dtype, double value)
 {
+    if (!aten_holds(dtype, value))
+        return aten_decline(b);
     aten_set_ints(b, MG_ATTR_SHAPE, shape->dim, shape->rank);
     aten_set_text(b, MG_ATTR_TO, mg_dtype_name(dtype));
     aten_set_real(b, MG_ATTR_VALUE, value);
@@ -230,6 +270,8 @@ mg_value aten_affine(struct aten_builder *b, mg_value v, double alpha, double be
 {
     if (alpha == 1 && beta == 0)
         return v;
+    if (fabs(alpha) >= DBL_MAX || fabs(beta) >= DBL_MAX) /* infinity is no factor in every type */
+        return aten_decline(b);
     aten_set_real(b, MG_ATTR_ALPHA, alpha);
     aten_set_real(b, MG_ATTR_BETA, beta);
     return aten_emit1(b, MG_OP_AFFINE, v);

@@ -43,7 +43,9 @@ static void add_tagged(struct mg_writer *w, const char *tag, const char *text)
 
 static void add_number(struct mg_writer *w, double number)
 {
-    if (fabs(number) == DBL_MAX)
+    if (isnan(number))
+        add_tagged(w, "float", "nan");
+    else if (fabs(number) == DBL_MAX)
         add_tagged(w, "float", number > 0 ? "inf" : "-inf");
     else
         mg_write_double(w, number);

@@ -1,6 +1,7 @@
 /* magis-aten/1 into a document: one streaming pass. Names become indices as they are read, so that a reference to a
  * later node, or to none, is refused where it stands. */
 #include <float.h>
+#include <math.h>
 #include <string.h>
 
 #include "base/digest.h"
@@ -69,7 +70,7 @@ static bool parse_tagged(struct mg_json *json, struct parse *p, struct aten_arg 
             out->kind = out->dtype == MG_DTYPE_COUNT ? ATEN_TEXT : ATEN_DTYPE;
         } else if (strcmp(key, "float") == 0) {
             out->kind = ATEN_FLOAT;
-            out->f = *text == '-' ? -DBL_MAX : DBL_MAX;
+            out->f = strcmp(text, "nan") == 0 ? (double)NAN : *text == '-' ? -DBL_MAX : DBL_MAX;
         }
     }
     return json->err.code == MG_OK &&

@@ -90,6 +90,13 @@ struct aten_storage {
     bool kept; /* a copy of its contents was left out (aten_rule_clone): they are still read when overwritten */
 };
 enum { ATEN_MAX_ATTRS = 8 };
+struct aten_change {
+    uint32_t node, version;
+    mg_value value;
+};
+struct aten_mark {
+    size_t ops, values;
+};
 struct aten_builder {
     const struct aten_document *document;
     struct mg_graph *g;
@@ -102,8 +109,12 @@ struct aten_builder {
     unsigned emitted;                 /* operators made for it */
     struct mg_attr attrs[ATEN_MAX_ATTRS];
     uint32_t attr_count;
-    bool joined_norms; /* some batch norm reads a concatenation */
-    bool declined;     /* a rule does not know this form of the call: it becomes opaque */
+    bool joined_norms;           /* some batch norm reads a concatenation */
+    bool declined;               /* a rule does not know this form of the call: it becomes opaque */
+    struct aten_change *changes; /* of tensors since a translation was begun that may be taken back */
+    size_t change_count, change_capacity;
+    bool *as_is;       /* calls that stay opaque: somebody reads a result that their rule does not give */
+    bool again;        /* another call was found to be one */
     enum mg_code code; /* sticky, like a reader's */
     mg_op first_backward;
 };
@@ -143,6 +154,10 @@ void aten_opaque(struct aten_builder *b, const char *target, const char *purity,
                  const mg_value *in, uint32_t in_count, const struct mg_shape *shapes, const enum mg_dtype *dtypes,
                  mg_value *out, uint32_t out_count);
 mg_value aten_decline(struct aten_builder *b);
+/* What is emitted and derived from the mark on is taken back where a call is declined. */
+struct aten_mark aten_try(struct aten_builder *b);
+void aten_take_back(struct aten_builder *b, struct aten_mark mark);
+void aten_note(struct aten_builder *b, uint32_t node); /* before the node's value changes */
 /* The results of a call that has several, for its `getitem` nodes; MG_NONE: one that we do not have. */
 void aten_give(struct aten_builder *b, const mg_value *results, uint32_t count);
 
@@ -159,6 +174,8 @@ mg_value aten_slice(struct aten_builder *b, mg_value v, int64_t axis, int64_t st
 /* `part` put at a slice of `whole`. */
 mg_value aten_put(struct aten_builder *b, mg_value whole, mg_value part, int64_t axis, int64_t start, int64_t end,
                   int64_t step);
+/* Is it a number of that type? Of the integers beyond 2^53, which no double holds, none is. */
+bool aten_holds(enum mg_dtype dtype, double value);
 mg_value aten_fill(struct aten_builder *b, const struct mg_shape *shape, enum mg_dtype dtype, double value);
 
 /* ---- storages (aten_storage.c) ---- */
@@ -185,10 +202,15 @@ void aten_translate_opaque(struct aten_builder *b);
 
 /* ---- the table ---- */
 struct aten_entry {
-    const char *name; /* of the operator, without aten. and overload */
+    const char *name, *overloads; /* of the operator, without aten. */
     aten_rule *rule;
     enum mg_op_type type;
+    const char *arguments;
 };
-const struct aten_entry *aten_find(const char *name, size_t size); /* NULL: unknown */
+const struct aten_entry *aten_find(const char *name, size_t size, const char *overload); /* NULL: unknown */
+/* Is `name` one of the words, which spaces part? */
+bool aten_lists(const char *words, const char *name, size_t size);
+/* Has the call only arguments that the entry tells, with values that it allows? */
+bool aten_takes(const struct aten_entry *entry, const struct aten_node *node);
 
 #endif

@@ -3,15 +3,16 @@
 
 #include "formats/aten_rules.h"
 
-const struct aten_entry *aten_find(const char *name, size_t size)
+const struct aten_entry *aten_find(const char *name, size_t size, const char *overload)
 {
-#define ATEN(name, rule, type) {name, aten_rule_##rule, MG_OP_##type},
+#define ATEN(name, overloads, rule, type, arguments) {name, overloads, aten_rule_##rule, MG_OP_##type, arguments},
     static const struct aten_entry entries[] = {
 #include "formats/aten.def"
     };
 #undef ATEN
     for (size_t i = 0; i < sizeof entries / sizeof *entries; i++)
-        if (strncmp(entries[i].name, name, size) == 0 && !entries[i].name[size])
+        if (strncmp(entries[i].name, name, size) == 0 && !entries[i].name[size] &&
+            aten_lists(entries[i].overloads, overload, strlen(overload)))
             return &entries[i];
     return NULL;
 }

@@ -1,15 +1,33 @@
 /* Rules of elementwise calls, reductions, movement and random numbers: the arguments as PyTorch defines them, told in
  * our operators. A rule that does not know the form that it is given declines, and the call becomes opaque. */
 #include <float.h>
+#include <math.h>
 #include <string.h>
 
 #include "formats/aten_rules.h"
 
 /* ---- elementwise ---- */
 
+/* The dtype that an operand is computed in: that of the result, where it lists one. */
+static enum mg_dtype computed_in(const struct aten_builder *b, const struct aten_node *node, mg_value a)
+{
+    return node->has_out ? node->dtype : aten_dtype(b, a);
+}
+
+/* Of integers most functions are numbers of the result's type. */
 mg_value aten_rule_unary(struct aten_builder *b, const struct aten_rule_call *c)
 {
-    return aten_emit1(b, c->type, aten_in(b, c->node, 0, NULL));
+    mg_value x = aten_in(b, c->node, 0, NULL);
+    return aten_emit1(b, c->type, aten_cast(b, x, computed_in(b, c->node, x)));
+}
+
+/* logical_not and bitwise_not, which are the same for what is true or false only. */
+mg_value aten_rule_not(struct aten_builder *b, const struct aten_rule_call *c)
+{
+    mg_value x = aten_in(b, c->node, 0, NULL);
+    if (c->type == MG_OP_BITWISE_NOT && aten_dtype(b, x) != MG_DTYPE_BOOL)
+        return aten_emit1(b, c->type, x);
+    return aten_emit1(b, MG_OP_LOGICAL_NOT, aten_cast(b, x, MG_DTYPE_BOOL));
 }
 
 /* Gradients (dy, x or y). */
@@ -28,12 +46,6 @@ static mg_value operand(struct aten_builder *b, const struct aten_node *node, si
     return aten_fill(b, &scalar, dtype, aten_real(node, at, "other", 0));
 }
 
-/* The dtype that an operand is computed in: that of the result, where it lists one. */
-static enum mg_dtype computed_in(const struct aten_builder *b, const struct aten_node *node, mg_value a)
-{
-    return node->has_out ? node->dtype : aten_dtype(b, a);
-}
-
 mg_value aten_rule_binary(struct aten_builder *b, const struct aten_rule_call *c)
 {
     mg_value a = aten_in(b, c->node, 0, NULL);
@@ -46,6 +58,14 @@ static int rank_of_dtype(enum mg_dtype dtype)
     return dtype == MG_DTYPE_BOOL ? 0 : dtype < MG_DTYPE_I64 ? 100 - (int)dtype : 50 - (int)dtype;
 }
 
+/* The dtype in which one that can hold a number too is compared with it. */
+static enum mg_dtype holding(enum mg_dtype dtype, double number)
+{
+    if (aten_holds(dtype, number))
+        return dtype;
+    return number == floor(number) && dtype == MG_DTYPE_BOOL ? MG_DTYPE_I64 : MG_DTYPE_F32;
+}
+
 mg_value aten_rule_compare(struct aten_builder *b, const struct aten_rule_call *c)
 {
     mg_value a = aten_in(b, c->node, 0, NULL);
@@ -53,6 +73,8 @@ mg_value aten_rule_compare(struct aten_builder *b, const struct aten_rule_call *
     if (aten_is_tensor(aten_argument(c->node, 1, "other"))) {
         enum mg_dtype other = aten_dtype(b, aten_in(b, c->node, 1, "other"));
         dtype = rank_of_dtype(other) > rank_of_dtype(dtype) ? other : dtype;
+    } else {
+        dtype = holding(dtype, aten_real(c->node, 1, "other", 0));
     }
     return aten_emit2(b, c->type, aten_cast(b, a, dtype), operand(b, c->node, 1, dtype));
 }
@@ -69,8 +91,10 @@ mg_value aten_rule_add(struct aten_builder *b, const struct aten_rule_call *c)
     enum mg_dtype dtype = computed_in(b, c->node, a);
     double alpha = aten_real(c->node, 2, "alpha", 1);
     if (!aten_is_tensor(aten_argument(c->node, 1, "other")))
-        return aten_affine(b, aten_cast(b, a, dtype), 1,
-                           (c->type == MG_OP_SUB ? -alpha : alpha) * aten_real(c->node, 1, "other", 0));
+        return dtype == MG_DTYPE_BOOL
+                   ? aten_decline(b)
+                   : aten_affine(b, aten_cast(b, a, dtype), 1,
+                                 (c->type == MG_OP_SUB ? -alpha : alpha) * aten_real(c->node, 1, "other", 0));
     mg_value other = aten_cast(b, aten_in(b, c->node, 1, "other"), dtype);
     if (alpha != 1 && c->node->write_count && is_resident(b, a) &&
         mg_shape_equal(aten_shape(b, a), aten_shape(b, other))) {
@@ -110,11 +134,11 @@ static mg_value silu_slope_of(const struct aten_builder *b, mg_value v)
 mg_value aten_rule_mul(struct aten_builder *b, const struct aten_rule_call *c)
 {
     double by = aten_real(c->node, 1, "other", 0);
-    if (aten_argument(c->node, 2, "rounding_mode") ||
-        (c->type == MG_OP_DIV && by == 0 && !aten_is_tensor(aten_argument(c->node, 1, "other"))))
+    bool scaled = !aten_is_tensor(aten_argument(c->node, 1, "other"));
+    if (scaled && ((c->type == MG_OP_DIV && by == 0) || (c->node->has_out && c->node->dtype == MG_DTYPE_BOOL)))
         return aten_decline(b);
     mg_value a = aten_in(b, c->node, 0, NULL);
-    if (aten_is_tensor(aten_argument(c->node, 1, "other"))) {
+    if (!scaled) {
         mg_value silu = c->type == MG_OP_MUL ? silu_slope_of(b, aten_in(b, c->node, 1, NULL)) : MG_NONE;
         return silu == MG_NONE ? aten_rule_binary(b, c) : aten_emit2(b, MG_OP_SILU_GRAD, a, silu);
     }
@@ -135,9 +159,10 @@ mg_value aten_rule_pow(struct aten_builder *b, const struct aten_rule_call *c)
         return aten_decline(b);
     if (aten_is_tensor(aten_argument(c->node, 1, "exponent")))
         return aten_rule_binary(b, c);
+    a = aten_cast(b, a, computed_in(b, c->node, a));
     if (by == 2)
         return aten_emit2(b, MG_OP_MUL, a, a);
-    if (by == 0.5)
+    if (by == 0.5 && aten_dtype(b, a) < MG_DTYPE_I64)
         return aten_emit1(b, MG_OP_SQRT, a);
     return aten_emit2(b, MG_OP_POW, a, aten_fill(b, &(struct mg_shape){0}, aten_dtype(b, a), by));
 }
@@ -154,8 +179,6 @@ mg_value aten_rule_lerp(struct aten_builder *b, const struct aten_rule_call *c)
 {
     mg_value a = aten_in(b, c->node, 0, NULL), end = aten_in(b, c->node, 1, NULL);
     double weight = aten_real(c->node, 2, "weight", 0);
-    if (aten_is_tensor(aten_argument(c->node, 2, "weight")))
-        return aten_decline(b);
     return aten_emit2(b, MG_OP_ADD, aten_affine(b, a, 1 - weight, 0), aten_affine(b, end, weight, 0));
 }
 
@@ -164,8 +187,6 @@ mg_value aten_rule_clip(struct aten_builder *b, const struct aten_rule_call *c)
     bool grad = c->type == MG_OP_CLIP_GRAD;
     size_t at = grad ? 2 : 1;
     bool hard = strstr(c->node->op, "hardtanh") != NULL, most_only = strstr(c->node->op, "clamp_max") != NULL;
-    if (aten_is_tensor(aten_argument(c->node, at, NULL)) || aten_is_tensor(aten_argument(c->node, at + 1, NULL)))
-        return aten_decline(b);
     double least = most_only ? -DBL_MAX : aten_real(c->node, at, hard ? "min_val" : "min", hard ? -1 : -DBL_MAX);
     double most = aten_real(c->node, most_only ? at : at + 1, hard ? "max_val" : "max", hard ? 1 : DBL_MAX);
     mg_value a = aten_in(b, c->node, 0, NULL), x = grad ? aten_in(b, c->node, 1, NULL) : MG_NONE;
@@ -191,9 +212,6 @@ mg_value aten_rule_elu(struct aten_builder *b, const struct aten_rule_call *c)
 {
     bool grad = c->type == MG_OP_ELU_GRAD;
     mg_value a = aten_in(b, c->node, 0, NULL), y = grad ? aten_in(b, c->node, 5, NULL) : MG_NONE;
-    if (aten_real(c->node, 2, "scale", 1) != 1 || aten_real(c->node, 3, "input_scale", 1) != 1 ||
-        (grad && !aten_int(c->node, 4, "is_result", 0)))
-        return aten_decline(b);
     aten_set_real(b, MG_ATTR_ALPHA, aten_real(c->node, 1, "alpha", 1));
     return grad ? aten_emit2(b, c->type, a, y) : aten_emit1(b, c->type, a);
 }
@@ -215,19 +233,6 @@ mg_value aten_rule_hard_sigmoid(struct aten_builder *b, const struct aten_rule_c
     aten_set_real(b, MG_ATTR_ALPHA, 1.0 / 6);
     aten_set_real(b, MG_ATTR_BETA, 0.5);
     return grad ? aten_emit2(b, c->type, a, x) : aten_emit1(b, c->type, a);
-}
-
-mg_value aten_rule_softplus(struct aten_builder *b, const struct aten_rule_call *c)
-{
-    bool grad = c->type == MG_OP_SOFTPLUS_GRAD;
-    if (aten_real(c->node, grad ? 2 : 1, "beta", 1) != 1)
-        return aten_decline(b);
-    return grad ? aten_rule_grad(b, c) : aten_rule_unary(b, c);
-}
-
-mg_value aten_rule_threshold_backward(struct aten_builder *b, const struct aten_rule_call *c)
-{
-    return aten_real(c->node, 2, "threshold", 0) == 0 ? aten_rule_grad(b, c) : aten_decline(b);
 }
 
 mg_value aten_rule_where(struct aten_builder *b, const struct aten_rule_call *c)
@@ -334,7 +339,7 @@ mg_value aten_rule_copy(struct aten_builder *b, const struct aten_rule_call *c)
 mg_value aten_rule_bernoulli(struct aten_builder *b, const struct aten_rule_call *c)
 {
     double p = aten_real(c->node, 1, "p", 0.5);
-    if (aten_is_tensor(aten_argument(c->node, 1, "p")) || !(p > 0 && p <= 1) || !c->node->has_out)
+    if (!(p > 0 && p <= 1) || !c->node->has_out)
         return aten_decline(b);
     mg_value one = aten_fill(b, &(struct mg_shape){0}, c->node->dtype, 1), out[2];
     mg_value ones = aten_expand(b, one, &c->node->shape);

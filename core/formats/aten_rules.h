@@ -4,7 +4,7 @@
 
 #include "formats/aten_priv.h"
 
-#define ATEN(name, rule, type) aten_rule aten_rule_##rule;
+#define ATEN(name, overloads, rule, type, arguments) aten_rule aten_rule_##rule;
 #include "formats/aten.def"
 #undef ATEN
 

@@ -20,10 +20,6 @@ mg_value aten_rule_reduce(struct aten_builder *b, const struct aten_rule_call *c
     x = aten_cast(b, x, c->node->dtype);
     uint32_t rank = aten_shape(b, x)->rank, count = 0;
     const struct aten_arg *dims = aten_argument(c->node, 1, "dim");
-    if (aten_is_tensor(dims))
-        return c->type == MG_OP_REDUCE_MAX || c->type == MG_OP_REDUCE_MIN
-                   ? aten_emit2(b, c->type == MG_OP_REDUCE_MAX ? MG_OP_MAX : MG_OP_MIN, x, aten_in(b, c->node, 1, NULL))
-                   : aten_decline(b);
     if (dims && dims->kind != ATEN_NULL)
         count = aten_ints(c->node, 1, "dim", 1, axes);
     if (rank == 0)
@@ -256,7 +252,7 @@ static mg_value scatter_add(struct aten_builder *b, mg_value updates, mg_value i
 /* (dy, indices, rows, padding_idx, scale_by_freq) */
 mg_value aten_rule_embedding_grad(struct aten_builder *b, const struct aten_rule_call *c)
 {
-    if (aten_int(c->node, 3, "padding_idx", -1) >= 0 || aten_int(c->node, 4, "scale_grad_by_freq", 0))
+    if (aten_int(c->node, 3, "padding_idx", -1) >= 0)
         return aten_decline(b);
     return scatter_add(b, aten_in(b, c->node, 0, NULL), aten_in(b, c->node, 1, NULL), 0,
                        aten_int(c->node, 2, "num_weights", 0));
@@ -269,14 +265,43 @@ static bool is_zeros(const struct aten_builder *b, mg_value v)
            mg_op_attr_float(&b->g->ops[maker], MG_ATTR_VALUE) == 0;
 }
 
-/* index_put(x, [index], values, accumulate=True): x plus what is scattered */
+/* One value wherever a mask of x's shape is true. */
+static mg_value put_where(struct aten_builder *b, mg_value x, mg_value mask, mg_value v)
+{
+    if (mask == MG_NONE || aten_dtype(b, mask) != MG_DTYPE_BOOL || mg_shape_elements(aten_shape(b, v)) != 1 ||
+        !mg_shape_equal(aten_shape(b, mask), aten_shape(b, x)))
+        return aten_decline(b);
+    const mg_value in[3] = {mask, v, x};
+    return aten_emit(b, MG_OP_WHERE, in, 3, NULL, 1);
+}
+
+/* What is put at an index along an axis of x has this shape. */
+static mg_value spread(struct aten_builder *b, mg_value v, mg_value x, mg_value index, int64_t axis)
+{
+    const struct mg_shape *whole = aten_shape(b, x), *at = aten_shape(b, index);
+    struct mg_shape shape = {0};
+    if (whole->rank + at->rank > MG_MAX_RANK)
+        return aten_decline(b);
+    for (uint32_t d = 0; d < whole->rank; d++) {
+        for (uint32_t i = 0; d == axis && i < at->rank; i++)
+            shape.dim[shape.rank++] = at->dim[i];
+        if (d != axis)
+            shape.dim[shape.rank++] = whole->dim[d];
+    }
+    return aten_expand(b, v, &shape);
+}
+
+/* index_put(x, [index], values, accumulate=True): x plus what is scattered; index_put(x, [mask], value) */
 mg_value aten_rule_index_put(struct aten_builder *b, const struct aten_rule_call *c)
 {
     int64_t axis = 0;
     mg_value x = aten_in(b, c->node, 0, NULL), v = aten_in(b, c->node, 2, "values");
     mg_value index = only_index(b, aten_argument(c->node, 1, "indices"), &axis);
-    if (!aten_int(c->node, 3, "accumulate", 0) || x == MG_NONE || axis >= aten_shape(b, x)->rank)
+    if (x == MG_NONE || v == MG_NONE || index == MG_NONE || axis >= aten_shape(b, x)->rank)
         return aten_decline(b);
+    if (!aten_int(c->node, 3, "accumulate", 0))
+        return axis == 0 ? put_where(b, x, index, v) : aten_decline(b);
+    v = spread(b, v, x, index, axis);
     v = scatter_add(b, v, index, axis, aten_shape(b, x)->dim[axis]);
     return is_zeros(b, x) ? v : aten_emit2(b, MG_OP_ADD, x, v);
 }

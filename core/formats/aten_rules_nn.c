@@ -1,5 +1,4 @@
-/* Rules of products, convolutions, normalisation, pooling, losses and attention. */
-#include <math.h>
+/* Rules of products, convolutions and normalisation. */
 #include <string.h>
 
 #include "formats/aten_rules.h"
@@ -133,27 +132,35 @@ static mg_value channel_statistic(struct aten_builder *b, mg_value v, mg_value x
                                                       : statistic(b, v, x, aten_shape(b, x)->dim[1], 1);
 }
 
-static void update_statistic(struct aten_builder *b, const struct aten_node *node, size_t at, mg_value with,
-                             const double momentum_epsilon[2], int64_t elements)
+/* The new version of a running statistic; MG_NONE where none is kept. */
+static mg_value updated_statistic(struct aten_builder *b, const struct aten_node *node, size_t at, mg_value with,
+                                  const double momentum_epsilon[2], int64_t elements)
 {
-    const struct aten_arg *buffer = aten_argument(node, at, NULL);
-    if (!aten_is_tensor(buffer))
-        return;
-    mg_value old = aten_read(b, buffer->node);
+    mg_value old = aten_in(b, node, at, NULL);
+    if (old == MG_NONE)
+        return MG_NONE;
     aten_set_real(b, MG_ATTR_MOMENTUM, momentum_epsilon[0]);
     aten_set_int(b, MG_ATTR_VARIANCE, at == 4);
     aten_set_real(b, MG_ATTR_EPSILON, momentum_epsilon[1]);
     aten_set_int(b, MG_ATTR_ELEMENTS, elements);
-    mg_value fresh = aten_emit2(b, MG_OP_STAT_UPDATE, old, with);
-    if (fresh != MG_NONE)
-        aten_write(b, buffer->node, fresh);
+    return aten_emit2(b, MG_OP_STAT_UPDATE, old, with);
 }
 
+static mg_value or_filled(struct aten_builder *b, mg_value v, mg_value like, double value)
+{
+    return v != MG_NONE ? v : aten_fill(b, aten_shape(b, like), aten_dtype(b, like), value);
+}
+
+/* By the running statistics. */
 static mg_value batch_norm_inference(struct aten_builder *b, const struct aten_node *node, double epsilon)
 {
     mg_value in[5], out[4] = {MG_NONE, MG_NONE, MG_NONE, MG_NONE};
     for (uint32_t i = 0; i < 5; i++)
         in[i] = aten_in(b, node, i, NULL);
+    if (in[3] == MG_NONE || in[4] == MG_NONE)
+        return aten_decline(b);
+    in[1] = or_filled(b, in[1], in[3], 1);
+    in[2] = or_filled(b, in[2], in[3], 0);
     aten_set_real(b, MG_ATTR_EPSILON, epsilon);
     out[0] = aten_emit(b, MG_OP_BATCH_NORM_INFERENCE, in, 5, NULL, 1);
     aten_give(b, out, 4);
@@ -170,17 +177,49 @@ mg_value aten_rule_batch_norm(struct aten_builder *b, const struct aten_rule_cal
     if (never || (!always && !aten_int(c->node, 5, "training", 1)))
         return batch_norm_inference(b, c->node, numbers[1]);
     const mg_value in[3] = {aten_in(b, c->node, 0, NULL), aten_in(b, c->node, 1, NULL), aten_in(b, c->node, 2, NULL)};
-    mg_value out[4] = {MG_NONE, MG_NONE, MG_NONE, MG_NONE};
+    mg_value out[4] = {MG_NONE, MG_NONE, MG_NONE, MG_NONE}, fresh[2];
     if (in[0] == MG_NONE || aten_shape(b, in[0])->rank < 2)
         return aten_decline(b);
     aten_set_real(b, MG_ATTR_EPSILON, numbers[1]);
-    if (aten_emit(b, MG_OP_BATCH_NORM, in, in[1] == MG_NONE ? 1 : 3, out, 3) == MG_NONE)
-        return MG_NONE;
+    aten_emit(b, MG_OP_BATCH_NORM, in, in[1] == MG_NONE ? 1 : 3, out, 3);
     int64_t channels = aten_shape(b, in[0])->dim[1];
     int64_t elements = channels ? mg_shape_elements(aten_shape(b, in[0])) / channels : 0;
-    update_statistic(b, c->node, 3, out[1], numbers, elements);
-    update_statistic(b, c->node, 4, out[2], numbers, elements);
+    for (size_t i = 0; i < 2; i++)
+        fresh[i] = updated_statistic(b, c->node, 3 + i, out[1 + i], numbers, elements);
+    for (size_t i = 0; i < 2 && !b->declined; i++)
+        if (fresh[i] != MG_NONE)
+            aten_write(b, aten_argument(c->node, 3 + i, NULL)->node, fresh[i]);
     aten_give(b, out, 4);
+    return MG_NONE;
+}
+
+static mg_value channel_sum(struct aten_builder *b, mg_value v)
+{
+    int64_t axes[MG_MAX_RANK] = {0};
+    for (uint32_t d = 2; d < aten_shape(b, v)->rank; d++)
+        axes[d - 1] = d;
+    aten_set_ints(b, MG_ATTR_AXES, axes, aten_shape(b, v)->rank - 1);
+    aten_set_int(b, MG_ATTR_KEEPDIMS, 0);
+    return aten_emit1(b, MG_OP_REDUCE_SUM, v);
+}
+
+/* The gradients where the running statistics took the batch's place: of (x - mean) r scale + shift, r = 1 /
+ * sqrt(variance
+ * + epsilon), neither mean nor r depends on x. */
+static mg_value inference_grad(struct aten_builder *b, const struct aten_node *node, mg_value dy, mg_value x)
+{
+    mg_value scale = aten_in(b, node, 2, NULL), mean = aten_in(b, node, 3, NULL), variance = aten_in(b, node, 4, NULL);
+    if (mean == MG_NONE || variance == MG_NONE || dy == MG_NONE || x == MG_NONE)
+        return aten_decline(b);
+    mg_value r = aten_emit1(b, MG_OP_RSQRT, aten_affine(b, variance, 1, aten_real(node, 8, "eps", 1e-5)));
+    mg_value by = scale == MG_NONE ? r : aten_emit2(b, MG_OP_MUL, r, scale);
+    mg_value out[3] = {aten_emit2(b, MG_OP_MUL, dy, channel_statistic(b, by, x)), MG_NONE, MG_NONE};
+    if (scale != MG_NONE) {
+        mg_value moved = aten_emit2(b, MG_OP_SUB, x, channel_statistic(b, mean, x));
+        out[1] = aten_emit2(b, MG_OP_MUL, channel_sum(b, aten_emit2(b, MG_OP_MUL, dy, moved)), r);
+        out[2] = channel_sum(b, dy);
+    }
+    aten_give(b, out, 3);
     return MG_NONE;
 }
 
@@ -190,7 +229,7 @@ mg_value aten_rule_batch_norm_grad(struct aten_builder *b, const struct aten_rul
     bool cudnn = strstr(c->node->op, "cudnn") != NULL;
     mg_value dy = aten_in(b, c->node, cudnn, NULL), x = aten_in(b, c->node, !cudnn, NULL);
     if (!cudnn && !aten_int(c->node, 7, "train", 1))
-        return aten_decline(b);
+        return inference_grad(b, c->node, dy, x);
     mg_value mean = channel_statistic(b, aten_in(b, c->node, 5, NULL), x);
     mg_value rstd = channel_statistic(b, aten_in(b, c->node, 6, NULL), x), scale = aten_in(b, c->node, 2, NULL);
     const mg_value in[5] = {dy, x, mean, rstd, scale};
@@ -266,194 +305,6 @@ mg_value aten_rule_group_norm_grad(struct aten_builder *b, const struct aten_rul
     mg_value out[3] = {MG_NONE, MG_NONE, MG_NONE};
     aten_set_int(b, MG_ATTR_NUM_GROUPS, groups);
     aten_emit(b, MG_OP_GROUP_NORM_GRAD, in, scale == MG_NONE ? 4 : 5, out, scale == MG_NONE ? 1 : 3);
-    aten_give(b, out, 3);
-    return MG_NONE;
-}
-
-/* ---- pooling and resampling ---- */
-
-static void set_pool(struct aten_builder *b, const struct aten_node *node, size_t at, uint32_t spatial)
-{
-    int64_t kernel[MG_MAX_RANK], strides[MG_MAX_RANK], pads[2 * MG_MAX_RANK] = {0};
-    const struct aten_arg *stride = aten_argument(node, at + 1, "stride");
-    bool own = stride && (stride->kind == ATEN_INT || (stride->kind == ATEN_LIST && stride->count > 0));
-    uint32_t count = aten_ints(node, at, "kernel_size", spatial, kernel);
-    aten_set_ints(b, MG_ATTR_KERNEL_SHAPE, kernel, count);
-    if (own)
-        aten_set_ints(b, MG_ATTR_STRIDES, strides, aten_ints(node, at + 1, "stride", spatial, strides));
-    else
-        aten_set_ints(b, MG_ATTR_STRIDES, kernel, count);
-    aten_ints(node, at + 2, "padding", spatial, pads);
-    for (uint32_t d = 0; d < spatial; d++)
-        pads[spatial + d] = pads[d];
-    aten_set_ints(b, MG_ATTR_PADS, pads, 2 * spatial);
-}
-
-/* max_pool2d_with_indices(x, kernel, stride, padding, dilation, ceil) -> y, indices; its gradient (dy, x, ...). Ours
- * finds the largest again and keeps no indices. */
-mg_value aten_rule_max_pool(struct aten_builder *b, const struct aten_rule_call *c)
-{
-    bool grad = c->type == MG_OP_MAX_POOL_GRAD;
-    int64_t dilations[MG_MAX_RANK] = {1, 1, 1, 1, 1, 1, 1, 1};
-    mg_value dy = grad ? aten_in(b, c->node, 0, NULL) : MG_NONE, x = aten_in(b, c->node, grad, NULL);
-    uint32_t spatial = 2;
-    set_pool(b, c->node, 1 + (size_t)grad, spatial);
-    aten_ints(c->node, 4 + (size_t)grad, "dilation", spatial, dilations);
-    aten_set_ints(b, MG_ATTR_DILATIONS, dilations, spatial);
-    aten_set_int(b, MG_ATTR_CEIL_MODE, aten_int(c->node, 5 + (size_t)grad, "ceil_mode", 0));
-    if (grad)
-        return aten_emit2(b, c->type, dy, x);
-    mg_value out[2] = {aten_emit1(b, c->type, x), MG_NONE};
-    aten_give(b, out, 2);
-    return out[0];
-}
-
-/* avg_pool2d([dy, ]x, kernel, stride, padding, ceil, count_include_pad, divisor) */
-mg_value aten_rule_avg_pool(struct aten_builder *b, const struct aten_rule_call *c)
-{
-    bool grad = c->type == MG_OP_AVG_POOL_GRAD;
-    mg_value a = aten_in(b, c->node, 0, NULL);
-    size_t at = 1 + (size_t)grad;
-    const struct aten_arg *divisor = aten_argument(c->node, at + 5, "divisor_override");
-    if ((divisor && divisor->kind != ATEN_NULL) || !c->node->has_out || c->node->shape.rank != 4)
-        return aten_decline(b);
-    if (grad)
-        aten_set_ints(b, MG_ATTR_SPATIAL, c->node->shape.dim + 2, 2);
-    set_pool(b, c->node, at, 2);
-    aten_set_int(b, MG_ATTR_CEIL_MODE, aten_int(c->node, at + 3, "ceil_mode", 0));
-    aten_set_int(b, MG_ATTR_COUNT_INCLUDE_PAD, aten_int(c->node, at + 4, "count_include_pad", 1));
-    return aten_emit1(b, c->type, a);
-}
-
-/* _adaptive_avg_pool2d(x, [1, 1]), and its gradient (dy, x) */
-mg_value aten_rule_global_pool(struct aten_builder *b, const struct aten_rule_call *c)
-{
-    bool grad = c->type == MG_OP_GLOBAL_AVG_POOL_GRAD;
-    mg_value a = aten_in(b, c->node, 0, NULL);
-    const struct mg_shape *small = grad ? aten_shape(b, a) : &c->node->shape;
-    for (uint32_t d = 2; d < small->rank; d++)
-        if (small->dim[d] != 1)
-            return aten_decline(b);
-    if (grad)
-        aten_set_ints(b, MG_ATTR_SPATIAL, c->node->shape.dim + 2, c->node->shape.rank - 2);
-    return aten_emit1(b, c->type, a);
-}
-
-/* upsample_*(x, size, [align_corners, ]scales), upsample_*_backward(dy, ...): the sizes are the result's */
-mg_value aten_rule_resize(struct aten_builder *b, const struct aten_rule_call *c)
-{
-    bool grad = c->type == MG_OP_RESIZE_GRAD, linear = strstr(c->node->op, "linear") != NULL;
-    mg_value x = aten_in(b, c->node, 0, NULL);
-    bool corners = linear && aten_int(c->node, grad ? 3 : 2, "align_corners", 0) != 0;
-    if (!c->node->has_out || c->node->shape.rank < 3)
-        return aten_decline(b);
-    aten_set_ints(b, MG_ATTR_SPATIAL, c->node->shape.dim + 2, c->node->shape.rank - 2);
-    aten_set_text(b, MG_ATTR_MODE, linear ? "linear" : "nearest");
-    aten_set_text(b, MG_ATTR_COORDINATES, !linear ? "asymmetric" : corners ? "align_corners" : "half_pixel");
-    return aten_emit1(b, c->type, x);
-}
-
-/* ---- losses ---- */
-
-/* nll_loss_forward(logp, target, weight, reduction, ignore_index) -> loss, total weight; its gradient (dloss, ...).
- * The default index to ignore, -100, is taken for none: no class has it, and with none the batch can be split. */
-mg_value aten_rule_nll(struct aten_builder *b, const struct aten_rule_call *c)
-{
-    bool grad = c->type == MG_OP_NLL_LOSS_GRAD;
-    size_t at = grad;
-    const mg_value in[3] = {grad ? aten_in(b, c->node, 0, NULL) : MG_NONE, aten_in(b, c->node, at, NULL),
-                            aten_in(b, c->node, at + 1, NULL)};
-    int64_t reduction = aten_int(c->node, at + 3, "reduction", 1),
-            ignored = aten_int(c->node, at + 4, "ignore_index", -100);
-    if (aten_is_tensor(aten_argument(c->node, at + 2, "weight")) || reduction == 0 ||
-        (reduction == 2 && ignored != -100))
-        return aten_decline(b);
-    aten_set_real(b, MG_ATTR_DIVISOR, reduction == 2 ? 1 : 0);
-    aten_set_int(b, MG_ATTR_IGNORE_INDEX, ignored == -100 ? MG_IGNORE_NONE : ignored);
-    if (grad)
-        return aten_emit(b, c->type, in, 3, NULL, 1);
-    mg_value out[2] = {aten_emit(b, c->type, in + 1, 2, NULL, 1), MG_NONE};
-    aten_give(b, out, 2);
-    return MG_NONE;
-}
-
-/* mse_loss(y, t, reduction) */
-mg_value aten_rule_mse(struct aten_builder *b, const struct aten_rule_call *c)
-{
-    mg_value y = aten_in(b, c->node, 0, NULL), t = aten_in(b, c->node, 1, NULL);
-    int64_t reduction = aten_int(c->node, 2, "reduction", 1), axes[MG_MAX_RANK];
-    mg_value e = aten_emit2(b, MG_OP_SQUARED_ERROR, y, t);
-    uint32_t rank = aten_shape(b, e)->rank;
-    if (reduction == 0 || rank == 0)
-        return e;
-    for (uint32_t d = 0; d < rank; d++)
-        axes[d] = d;
-    aten_set_ints(b, MG_ATTR_AXES, axes, rank);
-    aten_set_int(b, MG_ATTR_KEEPDIMS, 0);
-    return aten_emit1(b, reduction == 1 ? MG_OP_REDUCE_MEAN : MG_OP_REDUCE_SUM, e);
-}
-
-/* mse_loss_backward(dloss, y, t, reduction) */
-mg_value aten_rule_mse_grad(struct aten_builder *b, const struct aten_rule_call *c)
-{
-    mg_value dy = aten_in(b, c->node, 0, NULL), y = aten_in(b, c->node, 1, NULL), t = aten_in(b, c->node, 2, NULL);
-    double count = (double)mg_shape_elements(aten_shape(b, y));
-    if (aten_int(c->node, 3, "reduction", 1) == 1 && count > 0)
-        dy = aten_affine(b, dy, 1 / count, 0);
-    const mg_value in[3] = {aten_expand(b, dy, aten_shape(b, y)), y, t};
-    return aten_emit(b, MG_OP_SQUARED_ERROR_GRAD, in, 3, NULL, 1);
-}
-
-/* ---- attention ---- */
-
-static double scale_of(const struct aten_node *node)
-{
-    return aten_real(node, 1000, "scale", 0);
-}
-
-static mg_value log_sum(struct aten_builder *b, mg_value v, mg_value q)
-{
-    struct mg_shape shape = *aten_shape(b, q);
-    if (shape.rank == 0)
-        return aten_decline(b);
-    shape.dim[shape.rank - 1] = 1;
-    return aten_reshape(b, v, &shape);
-}
-
-/* flash, cudnn: (q, k, v, dropout, causal, ...) -> y, lse, ...; efficient: (q, k, v, mask, with lse, dropout, causal)
- */
-mg_value aten_rule_attention(struct aten_builder *b, const struct aten_rule_call *c)
-{
-    bool efficient = strstr(c->node->op, "efficient") != NULL;
-    size_t at = efficient ? 5 : 3;
-    const mg_value in[3] = {aten_in(b, c->node, 0, NULL), aten_in(b, c->node, 1, NULL), aten_in(b, c->node, 2, NULL)};
-    mg_value out[2];
-    if (aten_real(c->node, at, "dropout_p", 0) != 0 || aten_is_tensor(aten_argument(c->node, 3, "attn_mask")))
-        return aten_decline(b);
-    aten_set_real(b, MG_ATTR_SCALE, scale_of(c->node));
-    aten_set_int(b, MG_ATTR_CAUSAL, aten_int(c->node, at + 1, "is_causal", 0));
-    aten_emit(b, MG_OP_ATTENTION, in, 3, out, 2);
-    aten_give(b, out, 2);
-    return MG_NONE;
-}
-
-/* flash: (dy, q, k, v, y, lse, ..., dropout, causal) on the device at 10, on the host at 6;
- * efficient: (dy, q, k, v, mask, y, lse, seed, offset, dropout, which, causal) */
-mg_value aten_rule_attention_grad(struct aten_builder *b, const struct aten_rule_call *c)
-{
-    bool efficient = strstr(c->node->op, "efficient") != NULL, host = strstr(c->node->op, "for_cpu") != NULL;
-    size_t y = efficient ? 5 : 4, dropout = efficient ? 9 : host ? 6 : 10;
-    mg_value q = aten_in(b, c->node, 1, NULL), lse = log_sum(b, aten_in(b, c->node, y + 1, NULL), q);
-    const mg_value in[6] = {aten_in(b, c->node, 0, NULL), q,
-                            aten_in(b, c->node, 2, NULL), aten_in(b, c->node, 3, NULL),
-                            aten_in(b, c->node, y, NULL), lse};
-    mg_value out[3];
-    if (aten_real(c->node, dropout, "dropout_p", 0) != 0 ||
-        (efficient && aten_is_tensor(aten_argument(c->node, 4, NULL))))
-        return aten_decline(b);
-    aten_set_real(b, MG_ATTR_SCALE, scale_of(c->node));
-    aten_set_int(b, MG_ATTR_CAUSAL, aten_int(c->node, dropout + (efficient ? 2 : 1), "is_causal", 0));
-    aten_emit(b, MG_OP_ATTENTION_GRAD, in, 6, out, 3);
     aten_give(b, out, 3);
     return MG_NONE;
 }

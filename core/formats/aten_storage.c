@@ -292,6 +292,9 @@ static mg_value undefined(struct aten_builder *b, uint32_t n)
     const struct aten_node *node = &b->document->nodes[n];
     if (!node->has_out)
         return aten_decline(b);
+    if (node->kind == ATEN_GETITEM && !b->as_is[node->args.item[0].node])
+        b->as_is[node->args.item[0].node] = b->again = true; /* a result that the rule does not give */
+    aten_note(b, n);
     return b->tensors[n].value = aten_fill(b, &node->shape, node->dtype, 0);
 }
 
@@ -309,6 +312,7 @@ mg_value aten_read(struct aten_builder *b, uint32_t n)
     }
     mg_value value = b->tensors[at].value == MG_NONE ? undefined(b, at) : b->tensors[at].value;
     while (count-- > 0 && value != MG_NONE) {
+        aten_note(b, stale[count]);
         value = b->tensors[stale[count]].value = derive(b, stale[count], value);
         b->tensors[stale[count]].version = version;
     }
@@ -373,12 +377,12 @@ bool aten_view(struct aten_builder *b, uint32_t n)
     enum lie lie = lie_of(b, n);
     if (lie == LIE_NONE)
         return false;
+    struct aten_mark mark = aten_try(b);
     t->parent = lie == LIE_STRIDED ? root_of(b, node->args.item[0].node) : node->args.item[0].node;
     (void)aten_read(b, n);
     if (!b->declined)
         return true;
-    b->declined = false;
+    aten_take_back(b, mark);
     t->parent = MG_NONE;
-    t->value = MG_NONE;
     return false;
 }

@@ -8,7 +8,7 @@ from libe2e import MAGISD
 DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "aten")
 # evaluations after which half of the activation memory is saved, with room to spare
 QUICK = {"resnet18": 3000, "resnet50": 6000, "mobilenet_v3_small": 3000, "efficientnet_b0": 3000, "convnext_tiny": 3000,
-         "lraspp_mobilenet_v3_large": 3000, "deeplabv3_resnet50": 3000}
+         "lraspp_mobilenet_v3_large": 6000, "deeplabv3_resnet50": 3000}
 SLOW = {"swin_t": 4000, "vit_b_16": 20000, "densenet121": 60000}
 
 

@@ -201,20 +201,24 @@ def _avg_pool_grad(i, a, out):
                                     bool(a.get("count_include_pad", 1)), None)
 
 
+def _how_resized(a, spatial):
+    """torch's name for it, and the arguments behind the sizes."""
+    if spatial > 2:
+        raise PlanError("resizing is supported in one and two dimensions")
+    linear = a["mode"] == "linear"
+    scales = [a.get(key) or None for key in ("scales_h", "scales_w")[2 - spatial:]]
+    name = "upsample_%s%dd" % ("nearest" if not linear else "bilinear" if spatial == 2 else "linear", spatial)
+    return name, [a["coordinates"] == "align_corners"] * linear + scales
+
+
 def _resize(i, a, out):
-    if a["mode"] == "nearest":
-        return F.interpolate(i[0], size=a["spatial"], mode="nearest")
-    return F.interpolate(i[0], size=a["spatial"], mode="bilinear" if i[0].dim() == 4 else "linear",
-                         align_corners=a["coordinates"] == "align_corners")
+    name, rest = _how_resized(a, i[0].dim() - 2)
+    return getattr(aten, name)(i[0], a["spatial"], *rest)
 
 
 def _resize_grad(i, a, out):
-    corners = a["coordinates"] == "align_corners"
-    if i[0].dim() != 4:
-        raise PlanError("resizing is supported in two dimensions")
-    if a["mode"] == "nearest":
-        return aten.upsample_nearest2d_backward(i[0], list(i[0].shape[2:]), out[0], None, None)
-    return aten.upsample_bilinear2d_backward(i[0], list(i[0].shape[2:]), out[0], corners, None, None)
+    name, rest = _how_resized(a, i[0].dim() - 2)
+    return getattr(aten, name + "_backward")(i[0], list(i[0].shape[2:]), out[0], *rest)
 
 
 def _nll(i, a, out):
@@ -229,7 +233,7 @@ def _nll_grad(i, a, out):
     grad = torch.zeros_like(i[1])
     keep = i[2] != ignored
     at = torch.where(keep, i[2], torch.zeros_like(i[2])).unsqueeze(1)
-    return grad.scatter_(1, at, (-scale * keep).unsqueeze(1).to(grad.dtype))
+    return grad.scatter_(1, at, torch.where(keep, -scale, torch.zeros_like(scale)).unsqueeze(1).to(grad.dtype))
 
 
 def _at(a, shape):
@@ -252,12 +256,18 @@ def _pad(i, a, out):
     return F.pad(i[0], pads, a.get("mode", "constant"), _number(a.get("value", 0), i[0].dtype))
 
 
+def _from_start(index, size):
+    """Indices below 0 count from the end."""
+    index = index.flatten()
+    return torch.where(index < 0, index + size, index)
+
+
 def _gather(i, a, out):
-    return i[0].index_select(a["axis"], i[1].flatten()).reshape(out[0])
+    return i[0].index_select(a["axis"], _from_start(i[1], i[0].shape[a["axis"]])).reshape(out[0])
 
 
 def _scatter_add(i, a, out):
-    axis, index = a["axis"], i[1].flatten()
+    axis, index = a["axis"], _from_start(i[1], out[0][a["axis"]])
     rows = i[0].reshape(out[0][:axis] + [index.numel()] + out[0][axis + 1:])
     return i[0].new_zeros(out[0]).index_add_(axis, index, rows)
 
@@ -413,6 +423,7 @@ for _name, _torch_name in (
         ("add", "add"), ("sub", "sub"), ("mul", "mul"), ("div", "div"), ("pow", "pow"), ("max", "maximum"),
         ("min", "minimum"), ("equal", "eq"), ("not_equal", "ne"), ("greater", "gt"), ("greater_or_equal", "ge"),
         ("less", "lt"), ("less_or_equal", "le"), ("logical_and", "logical_and"), ("logical_or", "logical_or"),
+        ("bitwise_and", "bitwise_and"), ("bitwise_or", "bitwise_or"), ("bitwise_xor", "bitwise_xor"), ("bitwise_not", "bitwise_not"),
         ("neg", "neg"), ("abs", "abs"), ("sign", "sgn"), ("floor", "floor"), ("ceil", "ceil"), ("round", "round"),
         ("logical_not", "logical_not"), ("exp", "exp"), ("log", "log"), ("sqrt", "sqrt"), ("rsqrt", "rsqrt"),
         ("reciprocal", "reciprocal"), ("erf", "erf"), ("sin", "sin"), ("cos", "cos"), ("tanh", "tanh"),
@@ -639,14 +650,22 @@ class _Run:
         return KERNELS[kind](operands, attrs, shapes)
 
     def call(self, op, operands):
-        """A call that magisd does not know, as it was captured, on the operands of the plan."""
+        """A call that magisd does not know, as it was captured, on the operands of the plan. What it writes to is copied
+        before; the copies are the last of the results."""
         node = self.captured.nodes.get(op["name"])
-        if node is None or magis_capture._writes(node.target):
+        if node is None:
             raise PlanError("the call '%s' (%s) cannot be repeated" % (op["name"], op["attrs"].get("target")))
         rest = iter(operands)
-        args = torch.fx.node.map_arg(node.args, lambda unused: next(rest, None))
-        kwargs = torch.fx.node.map_arg(node.kwargs, lambda unused: next(rest, None))
-        return node.target(*args, **kwargs)
+        args = list(torch.fx.node.map_arg(node.args, lambda unused: next(rest)))
+        kwargs = torch.fx.node.map_arg(node.kwargs, lambda unused: next(rest))
+        written = [at for at in magis_capture._writes(node.target) if at < len(args) and isinstance(args[at], torch.Tensor)]
+        for at in written:
+            args[at] = args[at].clone()
+        results = node.target(*args, **kwargs)
+        if not written:
+            return results
+        results = list(results) if isinstance(results, (list, tuple)) else [results]
+        return results[:len(op["outputs"]) - len(written)] + [args[at] for at in written]
 
     def compute(self, step):
         op, depth = self.plan.ops[step["op"]], len(self.open)
