@@ -218,7 +218,7 @@ static void describe(const struct mg_engine *engine, struct mg_device *out)
     out->gpu_name_count = 1;
     out->memory_bytes = p->memory_bytes;
     out->align = cpu ? 64 : 512;
-    out->copy_streams = cpu ? 0 : 2;
+    out->copy_streams = (int)p->copy_streams;
     out->reserve_bytes = cpu ? 0 : 805306368;
 }
 

@@ -70,16 +70,15 @@ static enum mg_code describe(struct mg_engine *engine, struct cuda *cuda, struct
     p->cache_bytes = (uint64_t)attribute(cuda, CUDA_ATTRIBUTE_CACHE_BYTES);
     p->memory_bytes = bytes;
     p->pinned = true;
+    p->copy_streams = 2;
     return MG_OK;
 }
 
 static enum mg_code make_streams(struct cuda *cuda, struct mg_error *err)
 {
     const struct cuda_driver *driver = &cuda->calls.driver;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++)
         TRY(driver->stream_create(&cuda->stream[i], CUDA_STREAM_NON_BLOCKING), "a stream");
-        TRY(driver->event_create(&cuda->event[i], CUDA_EVENT_NO_TIMING), "an event");
-    }
     TRY(driver->event_create(&cuda->begin, 0), "an event");
     TRY(driver->event_create(&cuda->end, 0), "an event");
     return MG_OK;
@@ -135,12 +134,12 @@ static void cuda_close(struct mg_engine *engine)
         cuda->calls.dnn.destroy(cuda->dnn);
     if (cuda->scratch)
         driver->memory_free(cuda->scratch);
-    for (int i = 0; i < 3; i++) {
-        if (cuda->event[i])
-            driver->event_destroy(cuda->event[i]);
+    for (uint32_t i = 0; i < cuda->mark_count; i++)
+        driver->event_destroy(cuda->marks[i]);
+    free(cuda->marks);
+    for (int i = 0; i < 3; i++)
         if (cuda->stream[i])
             driver->stream_destroy(cuda->stream[i]);
-    }
     if (cuda->begin)
         driver->event_destroy(cuda->begin);
     if (cuda->end)
@@ -349,13 +348,33 @@ static enum mg_code cuda_copy(struct mg_engine *engine, enum mg_stream stream, v
     return MG_OK;
 }
 
-/* A wait sees the event's last record, so one event for each stream is enough. */
-static enum mg_code cuda_order(struct mg_engine *engine, enum mg_stream earlier, enum mg_stream later,
-                               struct mg_error *err)
+static enum mg_code make_marks(struct cuda *cuda, uint32_t count, struct mg_error *err)
+{
+    void **larger = realloc(cuda->marks, count * sizeof *larger);
+    if (!larger)
+        return mg_fail(err, MG_ERR_NOMEM, "", "out of memory");
+    cuda->marks = larger;
+    for (; cuda->mark_count < count; cuda->mark_count++)
+        TRY(cuda->calls.driver.event_create(&cuda->marks[cuda->mark_count], CUDA_EVENT_NO_TIMING), "an event");
+    return MG_OK;
+}
+
+static enum mg_code cuda_mark(struct mg_engine *engine, enum mg_stream stream, uint32_t mark, struct mg_error *err)
 {
     struct cuda *cuda = engine->detail;
-    TRY(cuda->calls.driver.event_record(cuda->event[earlier], cuda->stream[earlier]), "an event");
-    TRY(cuda->calls.driver.stream_wait_event(cuda->stream[later], cuda->event[earlier], 0), "a wait");
+    enum mg_code code = mark < cuda->mark_count ? MG_OK : make_marks(cuda, mark + 1, err);
+    if (code != MG_OK)
+        return code;
+    TRY(cuda->calls.driver.event_record(cuda->marks[mark], cuda->stream[stream]), "an event");
+    return MG_OK;
+}
+
+/* A mark that was never set has nothing before it. */
+static enum mg_code cuda_await(struct mg_engine *engine, enum mg_stream stream, uint32_t mark, struct mg_error *err)
+{
+    struct cuda *cuda = engine->detail;
+    if (mark < cuda->mark_count)
+        TRY(cuda->calls.driver.stream_wait_event(cuda->stream[stream], cuda->marks[mark], 0), "a wait");
     return MG_OK;
 }
 
@@ -378,7 +397,8 @@ const struct mg_backend mg_backend_cuda = {
     .alloc = cuda_alloc,
     .free = cuda_free,
     .copy = cuda_copy,
-    .order = cuda_order,
+    .mark = cuda_mark,
+    .await = cuda_await,
     .wait = cuda_wait,
     .free_memory = mg_cuda_free_memory,
     .is_busy = mg_cuda_is_busy,

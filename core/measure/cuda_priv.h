@@ -113,10 +113,12 @@ enum mg_code mg_cuda_open(struct mg_engine *engine, const struct cuda_calls *cal
 struct cuda {
     struct cuda_calls calls;
     int device;
-    void *context, *stream[3], *event[3], *begin, *end; /* streams by enum mg_stream */
-    void *blas, *dnn;                                   /* dnn: NULL where there is none */
-    int compute;                                        /* 90: sm_90 */
-    uint64_t scratch;                                   /* device memory of the operator that runs */
+    void *context, *stream[3], *begin, *end; /* streams by enum mg_stream */
+    void **marks;                            /* events */
+    uint32_t mark_count;
+    void *blas, *dnn; /* dnn: NULL where there is none */
+    int compute;      /* 90: sm_90 */
+    uint64_t scratch; /* device memory of the operator that runs */
     uint64_t scratch_bytes;
 };
 

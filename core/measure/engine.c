@@ -255,10 +255,14 @@ enum mg_code mg_engine_copy(struct mg_engine *engine, enum mg_stream stream, voi
     return bytes ? engine->backend->copy(engine, stream, to, from, bytes, err) : MG_OK;
 }
 
-enum mg_code mg_engine_order(struct mg_engine *engine, enum mg_stream earlier, enum mg_stream later,
-                             struct mg_error *err)
+enum mg_code mg_engine_mark(struct mg_engine *engine, enum mg_stream stream, uint32_t mark, struct mg_error *err)
 {
-    return engine->backend->order && earlier != later ? engine->backend->order(engine, earlier, later, err) : MG_OK;
+    return engine->backend->mark ? engine->backend->mark(engine, stream, mark, err) : MG_OK;
+}
+
+enum mg_code mg_engine_await(struct mg_engine *engine, enum mg_stream stream, uint32_t mark, struct mg_error *err)
+{
+    return engine->backend->await ? engine->backend->await(engine, stream, mark, err) : MG_OK;
 }
 
 enum mg_code mg_engine_wait(struct mg_engine *engine, struct mg_error *err)

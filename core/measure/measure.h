@@ -23,8 +23,9 @@ struct mg_engine_properties {
     char driver[32], runtime[32], dnn[32], blas[32];
     uint32_t units; /* streaming multiprocessors; processors used */
     uint64_t memory_bytes;
-    uint64_t cache_bytes; /* the last level: what an operator may find of those before it */
-    bool pinned;          /* host memory of copies */
+    uint64_t cache_bytes;  /* the last level: what an operator may find of those before it */
+    uint32_t copy_streams; /* beside the one of computation: 0 where copies keep it from computing */
+    bool pinned;           /* host memory of copies */
 };
 
 /* Elements between neighbours of each dimension; 0 repeats an element (operands only). */
@@ -101,8 +102,12 @@ void mg_engine_free(struct mg_engine *engine, enum mg_place place, void *memory)
 /* Between host and device, queued on the stream; direction by the stream (compute: device to device). */
 enum mg_code mg_engine_copy(struct mg_engine *engine, enum mg_stream stream, void *to, const void *from, uint64_t bytes,
                             struct mg_error *err) MG_WARN_UNUSED;
-/* What is queued on `later` from now on waits for all that is queued on `earlier` so far. */
-enum mg_code mg_engine_order(struct mg_engine *engine, enum mg_stream earlier, enum mg_stream later,
+/* Sets the mark (a small number) behind all that is queued on the stream so far. */
+enum mg_code mg_engine_mark(struct mg_engine *engine, enum mg_stream stream, uint32_t mark,
+                            struct mg_error *err) MG_WARN_UNUSED;
+/* What is queued on the stream from now on waits for what was before the mark when it was last set; setting it again
+ * later changes nothing in that. */
+enum mg_code mg_engine_await(struct mg_engine *engine, enum mg_stream stream, uint32_t mark,
                              struct mg_error *err) MG_WARN_UNUSED;
 /* Waits until all streams are idle. */
 enum mg_code mg_engine_wait(struct mg_engine *engine, struct mg_error *err) MG_WARN_UNUSED;

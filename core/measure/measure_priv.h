@@ -33,7 +33,8 @@ struct mg_backend {
     void (*free)(struct mg_engine *engine, enum mg_place place, void *memory);
     enum mg_code (*copy)(struct mg_engine *engine, enum mg_stream stream, void *to, const void *from, uint64_t bytes,
                          struct mg_error *err);
-    enum mg_code (*order)(struct mg_engine *engine, enum mg_stream earlier, enum mg_stream later, struct mg_error *err);
+    enum mg_code (*mark)(struct mg_engine *engine, enum mg_stream stream, uint32_t mark, struct mg_error *err);
+    enum mg_code (*await)(struct mg_engine *engine, enum mg_stream stream, uint32_t mark, struct mg_error *err);
     enum mg_code (*wait)(struct mg_engine *engine, struct mg_error *err);
     uint64_t (*free_memory)(struct mg_engine *engine); /* of the device, bytes; 0: unknown */
     bool (*is_busy)(struct mg_engine *engine, double idle_s, char *why, size_t room); /* NULL: never */

@@ -14,6 +14,7 @@ static enum mg_code model_open(struct mg_engine *engine, const char *rest, struc
     memcpy(p->device, device->name, sizeof p->device);
     p->units = (uint32_t)device->sm_count;
     p->memory_bytes = device->memory_bytes;
+    p->copy_streams = (uint32_t)device->copy_streams;
     union {
         const struct mg_device *from;
         void *to;

@@ -76,26 +76,12 @@ static enum mg_code distinct_op(struct mg_program *p, const struct mg_action *ac
         return code;
     *out = p->slots[at] = (uint32_t)p->op_count;
     struct distinct *made = MG_PUSH(&p->arena, p->ops, p->op_count, p->op_capacity);
-    *made = (struct distinct){.key = key, .prepared = prepared, .first = (uint32_t)p->count};
+    *made = (struct distinct){.key = key, .prepared = prepared};
     made->text = text_of(p, action->op);
     return MG_OK;
 }
 
 /* ---- recording ---- */
-
-static struct instruction *add(struct mg_program *p, enum kind kind)
-{
-    struct instruction *item = MG_PUSH(&p->arena, p->items, p->count, p->capacity);
-    *item = (struct instruction){.kind = kind};
-    return item;
-}
-
-static void wait_for(struct mg_program *p, enum mg_stream earlier, enum mg_stream later)
-{
-    struct instruction *item = add(p, KIND_WAIT);
-    item->earlier = earlier;
-    item->later = later;
-}
 
 static uint32_t add_addresses(struct mg_program *p, const struct mg_located *boxes, uint32_t count)
 {
@@ -111,10 +97,7 @@ static enum mg_code record_run(struct mg_program *p, const struct mg_action *act
     enum mg_code code = distinct_op(p, action, &op, err);
     if (code)
         return code;
-    if (p->loading)
-        wait_for(p, MG_STREAM_LOAD, MG_STREAM_COMPUTE);
-    p->loading = false;
-    struct instruction *item = add(p, KIND_RUN);
+    struct instruction *item = mg_program_add(p, KIND_RUN, action);
     item->op = op;
     p->ops[op].uses++;
     item->origin = action->origin;
@@ -124,6 +107,7 @@ static enum mg_code record_run(struct mg_program *p, const struct mg_action *act
     return MG_OK;
 }
 
+/* Of the last instruction. */
 static uint32_t distinct_copy(struct mg_program *p, enum kind kind, uint64_t bytes)
 {
     const uint64_t words[2] = {kind, bytes};
@@ -132,27 +116,20 @@ static uint32_t distinct_copy(struct mg_program *p, enum kind kind, uint64_t byt
         if (p->copies[i].key.lo == key.lo && p->copies[i].key.hi == key.hi)
             return (uint32_t)i;
     struct distinct *made = MG_PUSH(&p->arena, p->copies, p->copy_count, p->copy_capacity);
-    *made = (struct distinct){.key = key, .first = (uint32_t)p->count};
+    *made = (struct distinct){.key = key, .first = (uint32_t)p->count - 1};
     made->text = mg_arena_printf(&p->arena, "%llu bytes", (unsigned long long)bytes);
     return (uint32_t)p->copy_count - 1;
 }
 
-/* A copy starts after what was listed before it; what reads a loaded value, or reuses memory that is stored, waits. */
 static void record_copy(struct mg_program *p, const struct mg_action *action)
 {
     bool store = action->kind == MG_ACTION_STORE;
-    wait_for(p, MG_STREAM_COMPUTE, store ? MG_STREAM_STORE : MG_STREAM_LOAD);
-    if (!store)
-        wait_for(p, MG_STREAM_STORE, MG_STREAM_LOAD);
-    uint32_t distinct = distinct_copy(p, store ? KIND_STORE : KIND_LOAD, action->bytes);
-    struct instruction *item = add(p, store ? KIND_STORE : KIND_LOAD);
-    item->op = distinct;
-    p->copies[distinct].uses++;
+    struct instruction *item = mg_program_add(p, store ? KIND_STORE : KIND_LOAD, action);
+    item->op = distinct_copy(p, item->kind, action->bytes);
+    p->copies[item->op].uses++;
     item->copy = action->copy;
     item->at = store ? action->in[0].offset : action->out[0].offset;
     item->bytes = action->bytes;
-    p->storing = p->storing || store;
-    p->loading = p->loading || !store;
     if (store && !p->host_bytes[action->copy])
         p->facts.host_bytes += action->bytes;
     if (store && action->bytes > p->host_bytes[action->copy])
@@ -184,15 +161,11 @@ static void record_allocation(struct mg_program *p, const struct mg_action *acti
 static void record_free(struct mg_program *p, const struct mg_action *action)
 {
     struct storage *storage = find_storage(p, action);
-    if (storage) {
-        *storage = p->alive[--p->alive_count];
-        p->alive_bytes -= action->bytes;
-    }
-    if (p->storing) {
-        wait_for(p, MG_STREAM_STORE, MG_STREAM_COMPUTE);
-        wait_for(p, MG_STREAM_STORE, MG_STREAM_LOAD);
-    }
-    p->storing = false;
+    if (!storage)
+        return;
+    mg_program_order_free(p, storage);
+    *storage = p->alive[--p->alive_count];
+    p->alive_bytes -= action->bytes;
 }
 
 static struct mg_located dense_of(const struct mg_program *p, mg_value value)
@@ -316,7 +289,9 @@ static enum mg_code build(void *context, struct mg_error *err)
     p->host_bytes = MG_NEW_ARRAY(arena, uint64_t, p->host_count);
     p->arena_bytes = b->plan->figures.arena_bytes;
     p->value_count = b->original->value_count;
+    mg_program_begin_order(p);
     enum mg_code code = mg_arena_guard(&p->scratch, walk, b, err);
+    mg_program_end_order(p);
     mg_arena_release(&p->scratch);
     p->original = NULL;
     p->facts.operators = (uint32_t)p->op_count;
@@ -442,7 +417,7 @@ enum mg_code mg_program_go_on(const struct mg_program *p, struct mg_error *err)
     return stop ? mg_fail(err, MG_ERR_CANCELLED, "", "stopped while the plan was executed") : MG_OK;
 }
 
-enum mg_code mg_program_run_one(struct mg_program *p, const struct instruction *item, struct mg_error *err)
+static enum mg_code begin_one(struct mg_program *p, const struct instruction *item, struct mg_error *err)
 {
     void *at = p->memory + GUARD + item->at;
     switch (item->kind) {
@@ -456,7 +431,15 @@ enum mg_code mg_program_run_one(struct mg_program *p, const struct instruction *
     case KIND_WAIT:
         break;
     }
-    return mg_engine_order(p->engine, item->earlier, item->later, err);
+    return mg_engine_await(p->engine, item->stream, item->mark, err);
+}
+
+enum mg_code mg_program_run_one(struct mg_program *p, const struct instruction *item, struct mg_error *err)
+{
+    enum mg_code code = begin_one(p, item, err);
+    if (item->kind == KIND_WAIT || item->mark == MG_NONE || code)
+        return code;
+    return mg_engine_mark(p->engine, item->stream, item->mark, err);
 }
 
 enum mg_code mg_program_run(struct mg_program *p, double *seconds, struct mg_error *err)

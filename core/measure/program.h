@@ -45,9 +45,9 @@ void mg_program_prices_free(struct mg_program_prices *prices);
  * when); what was done stays. */
 enum mg_code mg_program_price(struct mg_program *program, struct mg_program_prices *prices, uint32_t times,
                               const struct mg_time_policy *policy, double until, struct mg_error *err) MG_WARN_UNUSED;
-/* What the run takes by these prices, summed along the list as S4 says for a device whose copies are on the compute
- * stream. What has no price takes no time. */
-double mg_program_sum(const struct mg_program *program, const struct mg_program_prices *prices);
+/* What the run takes by these prices: its three streams simulated as S4 says, or one, where the engine's device copies
+ * on the stream of computation. What has no price takes no time. */
+double mg_program_latency(const struct mg_program *program, const struct mg_program_prices *prices);
 /* Both, for one program alone. */
 enum mg_code mg_program_predict(struct mg_program *program, const struct mg_time_policy *policy, double until,
                                 double *seconds, struct mg_error *err) MG_WARN_UNUSED;

@@ -10,11 +10,14 @@
 enum kind { KIND_RUN, KIND_STORE, KIND_LOAD, KIND_WAIT };
 struct instruction {
     enum kind kind;
-    uint32_t op;                   /* RUN: index of the distinct operator; STORE, LOAD: of the distinct copy */
-    uint32_t in, out;              /* RUN: first address of operands, of results */
-    mg_value copy;                 /* STORE, LOAD */
-    uint64_t at, bytes;            /* STORE, LOAD: in the arena */
-    enum mg_stream earlier, later; /* WAIT */
+    uint32_t op;           /* RUN: index of the distinct operator; STORE, LOAD: of the distinct copy */
+    uint32_t in, out;      /* RUN: first address of operands, of results */
+    mg_value copy;         /* STORE, LOAD */
+    uint64_t at, bytes;    /* STORE, LOAD: in the arena */
+    enum mg_stream stream; /* on which it is queued; WAIT: which waits */
+    uint32_t mark;         /* set behind it, MG_NONE: nobody waits for it; WAIT: waited for */
+    uint32_t after;        /* WAIT: the instruction that is waited for */
+    uint32_t known[3];     /* once it has ended so many instructions of each stream have; not WAIT */
     struct mg_exec_origin origin;
 };
 /* An operator with its layouts, or copies of as many bytes in one direction: what takes one time. */
@@ -32,6 +35,20 @@ struct given {
 };
 struct storage {
     uint64_t at, bytes;
+};
+/* By which of a program's instructions others must wait (program_order.c). */
+struct touched {
+    uint64_t at, bytes;
+    uint32_t by[3]; /* the last copy that touched it, by stream; MG_NONE: none */
+};
+struct ordering {
+    struct touched *touched; /* storages alive that copies read or wrote */
+    size_t touched_count, touched_capacity;
+    uint32_t *stored;     /* by host copy: its last store */
+    uint32_t freed[3];    /* F of S4: the last copies that touched storages freed since, by stream */
+    uint32_t computed;    /* the last that computes */
+    uint32_t known[3][3]; /* the next one of a stream starts after so many of each have ended */
+    uint32_t mark_count;
 };
 struct mg_program {
     struct mg_arena arena, scratch;
@@ -60,12 +77,21 @@ struct mg_program {
     struct storage *alive;
     size_t alive_count, alive_capacity;
     uint64_t alive_bytes;
-    bool storing, loading; /* copies that the compute stream has not waited for */
+    struct ordering order;
+    double *mark_at; /* program_time.c: when each mark was reached */
     uint32_t profiles;
     struct mg_program_facts facts;
     bool (*stop)(void *context);
     void *stop_context;
 };
+
+/* Adds the instruction that runs, stores or loads what the action says, and before it the waits that S4 asks for. */
+struct instruction *mg_program_add(struct mg_program *p, enum kind kind, const struct mg_action *action);
+void mg_program_begin_order(struct mg_program *p);
+/* A storage that is alive holds nothing any more. */
+void mg_program_order_free(struct mg_program *p, const struct storage *storage);
+/* After the last instruction: numbers the marks. */
+void mg_program_end_order(struct mg_program *p);
 
 /* One instruction; on a device it is only queued. */
 enum mg_code mg_program_run_one(struct mg_program *p, const struct instruction *item, struct mg_error *err);

@@ -1,4 +1,5 @@
 /* What a program takes: by its operators and copies, each timed alone, and in its course. */
+#include <math.h>
 #include <stdlib.h>
 
 #include "measure/program_priv.h"
@@ -178,14 +179,21 @@ enum mg_code mg_program_price(struct mg_program *p, struct mg_program_prices *pr
     return mg_arena_guard(&prices->arena, price_all, &job, err);
 }
 
-double mg_program_sum(const struct mg_program *p, const struct mg_program_prices *prices)
+/* Streams as S4 has them; where the device copies in the course of computation there is but one. */
+double mg_program_latency(const struct mg_program *p, const struct mg_program_prices *prices)
 {
-    double sum = 0;
-    for (size_t i = 0; i < p->op_count; i++)
-        sum += p->ops[i].uses * price_of(prices, p->ops[i].key);
-    for (size_t i = 0; i < p->copy_count; i++)
-        sum += p->copies[i].uses * price_of(prices, p->copies[i].key);
-    return sum;
+    double end[3] = {0, 0, 0};
+    for (size_t i = 0; i < p->count; i++) {
+        const struct instruction *item = &p->items[i];
+        double *at = &end[p->engine->properties.copy_streams ? item->stream : MG_STREAM_COMPUTE];
+        if (item->kind == KIND_WAIT)
+            *at = fmax(*at, p->mark_at[item->mark]);
+        else
+            *at += price_of(prices, item->kind == KIND_RUN ? p->ops[item->op].key : p->copies[item->op].key);
+        if (item->mark != MG_NONE)
+            p->mark_at[item->mark] = *at;
+    }
+    return fmax(end[MG_STREAM_COMPUTE], fmax(end[MG_STREAM_STORE], end[MG_STREAM_LOAD]));
 }
 
 enum mg_code mg_program_predict(struct mg_program *p, const struct mg_time_policy *policy, double until,
@@ -195,7 +203,7 @@ enum mg_code mg_program_predict(struct mg_program *p, const struct mg_time_polic
     if (!prices)
         return mg_fail(err, MG_ERR_NOMEM, "", "out of memory");
     enum mg_code code = mg_program_price(p, prices, 1, policy, until, err);
-    *seconds = code ? 0 : mg_program_sum(p, prices);
+    *seconds = code ? 0 : mg_program_latency(p, prices);
     mg_program_prices_free(prices);
     return code;
 }

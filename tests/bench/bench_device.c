@@ -237,7 +237,7 @@ static void judge(struct bench *b, const struct network *n, struct subjects *all
         const struct mg_figures *stated = &s->point->figures;
         mg_program_facts(s->program, &facts);
         out->exact = out->exact && facts.peak_bytes == stated->peak_bytes && facts.arena_bytes == stated->arena_bytes;
-        predicted[i] = mg_program_sum(s->program, all->prices);
+        predicted[i] = mg_program_latency(s->program, all->prices);
         measured[i] = median(s->samples, ROUNDS);
         errors[i] = fabs(predicted[i] / measured[i] - 1);
         least = fmin(least, measured[i]);

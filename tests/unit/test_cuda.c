@@ -682,8 +682,9 @@ Test(cuda, copies_and_waits_go_to_their_streams)
     cr_assert_eq(mg_engine_alloc(&engine, MG_PLACE_DEVICE, 8, &device, &err), MG_OK);
     memcpy(host, "1234567", 8);
     cr_expect_eq(mg_engine_copy(&engine, MG_STREAM_LOAD, device, host, 8, &err), MG_OK);
-    cr_expect_eq(mg_engine_order(&engine, MG_STREAM_LOAD, MG_STREAM_COMPUTE, &err), MG_OK);
-    cr_expect(log_.recorded == cuda->event[MG_STREAM_LOAD] && log_.waited_for == cuda->event[MG_STREAM_LOAD] &&
+    cr_expect_eq(mg_engine_mark(&engine, MG_STREAM_LOAD, 2, &err), MG_OK);
+    cr_expect_eq(mg_engine_await(&engine, MG_STREAM_COMPUTE, 2, &err), MG_OK);
+    cr_expect(log_.recorded == cuda->marks[2] && log_.waited_for == cuda->marks[2] &&
               log_.waiting == cuda->stream[MG_STREAM_COMPUTE]);
     memset(host, 0, 8);
     cr_expect_eq(mg_engine_copy(&engine, MG_STREAM_STORE, host, device, 8, &err), MG_OK);

@@ -186,7 +186,7 @@ static void check_parts(struct mg_program *program, const struct mg_program_pric
         cr_expect(*parts[i].name && *parts[i].text && parts[i].within_s > 0, "%s %s", parts[i].name, parts[i].text);
     }
     cr_expect_eq(uses, facts->actions);
-    cr_expect_float_eq(alone, mg_program_sum(program, prices), 1e-9);
+    cr_expect_float_eq(alone, mg_program_latency(program, prices), 1e-9);
 }
 
 /* Two plans that share all their operators have one price, and the second need not be timed; copies are priced too. */
@@ -203,7 +203,7 @@ static enum mg_code share_prices(void *context, struct mg_error *err)
         cr_assert_eq(mg_program_build(engine, g, plan, 1, &program[i], err), MG_OK);
     cr_assert_eq(mg_program_price(program[0], prices, 1, &policy, INFINITY, err), MG_OK, "%s", err->message);
     cr_expect_eq(mg_program_price(program[1], prices, 1, &policy, 0, err), MG_OK, "no time is left, none is needed");
-    cr_expect_eq(mg_program_sum(program[0], prices), mg_program_sum(program[1], prices));
+    cr_expect_eq(mg_program_latency(program[0], prices), mg_program_latency(program[1], prices));
     for (int i = 0; i < 2; i++)
         mg_program_free(program[i]);
     mg_program_prices_free(prices);
@@ -268,11 +268,11 @@ static enum mg_code predict_all(void *context, struct mg_error *err)
     cr_assert_eq(mg_program_predict(program, &policy, INFINITY, &seconds, err), MG_OK, "%s", err->message);
     cr_expect(seconds > 0);
     struct mg_program_prices *prices = mg_program_prices_new(engine);
-    cr_expect_eq(mg_program_sum(program, prices), 0, "nothing has a price yet");
+    cr_expect_eq(mg_program_latency(program, prices), 0, "nothing has a price yet");
     cr_assert_eq(mg_program_price(program, prices, 2, &policy, INFINITY, err), MG_OK);
-    seconds = mg_program_sum(program, prices);
+    seconds = mg_program_latency(program, prices);
     cr_assert_eq(mg_program_price(program, prices, 2, &policy, 0, err), MG_OK, "nothing is left to be timed");
-    again = mg_program_sum(program, prices);
+    again = mg_program_latency(program, prices);
     cr_expect(seconds > 0 && again == seconds, "operators are timed as often as asked: %g, %g", seconds, again);
     check_parts(program, prices, &facts, arena);
     mg_program_prices_free(prices);
