@@ -15,7 +15,7 @@ enum {
 enum { CUDA_ERROR_OUT_OF_MEMORY = 2 };
 enum { CUDA_STREAM_NON_BLOCKING = 1, CUDA_EVENT_NO_TIMING = 2 };
 /* cuBLASLt: types, descriptions, layouts, preferences */
-enum { CUBLASLT_F32 = 0, CUBLASLT_BF16 = 14 };
+enum { CUBLASLT_F32 = 0, CUBLASLT_F16 = 2, CUBLASLT_BF16 = 14 };
 enum { CUBLASLT_COMPUTE_F32 = 68, CUBLASLT_COMPUTE_TF32 = 77 };
 enum { CUBLASLT_DESC_TRANS_A = 3, CUBLASLT_DESC_TRANS_B = 4 };
 enum { CUBLASLT_LAYOUT_BATCH = 5, CUBLASLT_LAYOUT_BATCH_STRIDE = 6, CUBLASLT_LAYOUT_ORDER = 1 };
@@ -31,7 +31,7 @@ struct cublaslt_choice { /* cublasLtMatmulHeuristicResult_t */
 };
 
 /* cuDNN: types, math, layouts; -1 in a dimension would be an error */
-enum { CUDNN_FLOAT = 0, CUDNN_BFLOAT16 = 9, CUDNN_CROSS_CORRELATION = 1, CUDNN_TENSOR_NCHW = 0 };
+enum { CUDNN_FLOAT = 0, CUDNN_HALF = 2, CUDNN_BFLOAT16 = 9, CUDNN_CROSS_CORRELATION = 1, CUDNN_TENSOR_NCHW = 0 };
 enum { CUDNN_DEFAULT_MATH = 0, CUDNN_TENSOR_OP_MATH = 1, CUDNN_FMA_MATH = 3 };
 struct cudnn_choice { /* cudnnConvolution*AlgoPerf_t */
     int algorithm, status;
