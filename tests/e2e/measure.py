@@ -145,6 +145,11 @@ def test_run(t):
         t.equal(name + ": peak and arena as stated", (part["peak_bytes"], part["arena_bytes"]),
                 (part["predicted"]["peak_bytes"], part["predicted"]["arena_bytes"]))
         t.check(name + ": times", part["latency_s"] > 0 and part["sum_of_operators_s"] > 0 and part["runs"] >= 3, part)
+    stated = json.load(open(path("plan.json")))["original"]
+    t.equal("the original on the plan's device", [got["original"]["predicted"][k] for k in ("latency_s", "peak_bytes", "arena_bytes")],
+            [stated[k] for k in ("latency_s", "peak_bytes", "arena_bytes")])
+    spoken = run("run", *NET[:1], path("plan.json"), *NET[1:], "--device", "cpu").stdout
+    t.equal("one device in both lines", spoken.count(" s on cpu"), 2)
     t.check("the same numbers", got["outputs"] and all(o["error"] < 1e-3 for o in got["outputs"].values()), got)
     reference = json.loads(run("run", *NET, "--json").stdout)
     for name, output in reference["outputs"].items():
