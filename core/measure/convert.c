@@ -20,6 +20,36 @@ static uint16_t to_bf16(float x)
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
+static float from_f16(uint16_t half)
+{
+    uint32_t exponent = half >> 10 & 31, fraction = half & 1023;
+    uint32_t bits = (exponent == 31 ? 255 : exponent + 112) << 23 | fraction << 13;
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    x = exponent ? x : (float)fraction * 0x1p-24f;
+    return half >> 15 ? -x : x;
+}
+
+/* To the nearest, ties to even; what is too large becomes infinite. */
+static uint16_t to_f16(float x)
+{
+    uint32_t bits, half;
+    memcpy(&bits, &x, sizeof bits);
+    uint32_t size = bits & 0x7fffffff;
+    if (size > 0x7f800000)
+        half = 0x7e00;
+    else if (size >= 0x477ff000)
+        half = 0x7c00;
+    else if (size >= 0x38800000)
+        half = (size - 0x38000000 + 0xfff + (size >> 13 & 1)) >> 13;
+    else { /* a multiple of 2^-24, which adding 1/2 rounds to */
+        float sum = (x < 0 ? -x : x) + 0.5f;
+        memcpy(&half, &sum, sizeof half);
+        half -= 0x3f000000;
+    }
+    return (uint16_t)((bits >> 16 & 0x8000) | half);
+}
+
 double mg_convert_load(const void *data, enum mg_dtype dtype, int64_t at)
 {
     switch (dtype) {
@@ -29,6 +59,8 @@ double mg_convert_load(const void *data, enum mg_dtype dtype, int64_t at)
         return (double)((const float *)data)[at];
     case MG_DTYPE_BF16:
         return (double)from_bf16(((const uint16_t *)data)[at]);
+    case MG_DTYPE_F16:
+        return (double)from_f16(((const uint16_t *)data)[at]);
     case MG_DTYPE_I64:
         return (double)((const int64_t *)data)[at];
     case MG_DTYPE_I32:
@@ -65,6 +97,9 @@ void mg_convert_save(void *data, enum mg_dtype dtype, int64_t at, double x)
         break;
     case MG_DTYPE_BF16:
         ((uint16_t *)data)[at] = to_bf16((float)x);
+        break;
+    case MG_DTYPE_F16:
+        ((uint16_t *)data)[at] = to_f16((float)x);
         break;
     case MG_DTYPE_I64:
         ((int64_t *)data)[at] = (int64_t)whole(x);

@@ -9,7 +9,7 @@
 
 bool mg_cpu_dtype_known(enum mg_dtype dtype)
 {
-    return dtype != MG_DTYPE_F16 && dtype != MG_DTYPE_F8E4M3 && dtype != MG_DTYPE_F8E5M2;
+    return dtype != MG_DTYPE_F8E4M3 && dtype != MG_DTYPE_F8E5M2;
 }
 
 #define COPY_ROW(type)                                                                                                 \

@@ -38,7 +38,10 @@ static const int64_t *strides_of(const struct mg_prepared *p, int part)
 
 static int type_of(enum mg_dtype dtype)
 {
-    return dtype == MG_DTYPE_F32 ? CUDNN_FLOAT : dtype == MG_DTYPE_BF16 ? CUDNN_BFLOAT16 : -1;
+    return dtype == MG_DTYPE_F32    ? CUDNN_FLOAT
+           : dtype == MG_DTYPE_BF16 ? CUDNN_BFLOAT16
+           : dtype == MG_DTYPE_F16  ? CUDNN_HALF
+                                    : -1;
 }
 
 /* Sizes and strides with at least two spatial dimensions; false: too large for an int. */

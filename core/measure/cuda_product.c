@@ -46,7 +46,10 @@ static bool matrix_of(const struct mg_shape *shape, const struct mg_strides *str
 
 static int type_of(enum mg_dtype dtype)
 {
-    return dtype == MG_DTYPE_F32 ? CUBLASLT_F32 : dtype == MG_DTYPE_BF16 ? CUBLASLT_BF16 : -1;
+    return dtype == MG_DTYPE_F32    ? CUBLASLT_F32
+           : dtype == MG_DTYPE_BF16 ? CUBLASLT_BF16
+           : dtype == MG_DTYPE_F16  ? CUBLASLT_F16
+                                    : -1;
 }
 
 static int make_layout(const struct cuda_blas *blas, const struct matrix *m, int type, int64_t batch, void **out)

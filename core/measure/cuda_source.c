@@ -40,28 +40,40 @@ MG_PRINTF(2, 3) void mg_cuda_print(struct cuda_text *t, const char *format, ...)
 const char *mg_cuda_type(enum mg_dtype dtype)
 {
     static const char *const names[MG_DTYPE_COUNT] = {
-        [MG_DTYPE_F64] = "double",
-        [MG_DTYPE_F32] = "float",
-        [MG_DTYPE_BF16] = "bf16",
-        [MG_DTYPE_I64] = "long long",
-        [MG_DTYPE_I32] = "int",
-        [MG_DTYPE_I16] = "short",
-        [MG_DTYPE_I8] = "signed char",
-        [MG_DTYPE_U8] = "unsigned char",
-        [MG_DTYPE_U16] = "unsigned short",
-        [MG_DTYPE_U32] = "unsigned",
-        [MG_DTYPE_U64] = "unsigned long long",
+        [MG_DTYPE_F64] = "double",       [MG_DTYPE_F32] = "float",
+        [MG_DTYPE_BF16] = "bf16",        [MG_DTYPE_F16] = "f16",
+        [MG_DTYPE_I64] = "long long",    [MG_DTYPE_I32] = "int",
+        [MG_DTYPE_I16] = "short",        [MG_DTYPE_I8] = "signed char",
+        [MG_DTYPE_U8] = "unsigned char", [MG_DTYPE_U16] = "unsigned short",
+        [MG_DTYPE_U32] = "unsigned",     [MG_DTYPE_U64] = "unsigned long long",
         [MG_DTYPE_BOOL] = "boolean",
     };
     return names[dtype];
 }
 
+/* Halves are converted by the device's instructions; elsewhere (tests) bit by bit, to the nearest, ties to even. No
+ * header of the toolkit is needed. */
 static const char prelude[] =
     "struct bf16 { unsigned short bits; };\n"
+    "struct f16 { unsigned short bits; };\n"
     "struct boolean { unsigned char value; };\n"
     "template <class T> __device__ double get(T x) { return (double)x; }\n"
     "__device__ double get(bf16 x) { return (double)__int_as_float((int)x.bits << 16); }\n"
     "__device__ double get(boolean x) { return x.value; }\n"
+    "#ifdef __CUDA_ARCH__\n"
+    "__device__ double get(f16 x) { float y; asm(\"cvt.f32.f16 %0, %1;\" : \"=f\"(y) : \"h\"(x.bits)); return "
+    "(double)y; }\n"
+    "__device__ void put(f16 *p, double y) { asm(\"cvt.rn.f16.f32 %0, %1;\" : \"=h\"(p->bits) : \"f\"((float)y)); }\n"
+    "#else\n"
+    "__device__ double get(f16 x) { unsigned e = x.bits >> 10 & 31, m = x.bits & 1023;\n"
+    "  float y = __int_as_float((int)((e == 31 ? 255u : e + 112) << 23 | m << 13));\n"
+    "  y = e ? y : (float)m * 5.9604644775390625e-08f; return (double)(x.bits >> 15 ? -y : y); }\n"
+    "__device__ void put(f16 *p, double y) { float x = (float)y; unsigned b = __float_as_uint(x), a = b & 0x7fffffff;\n"
+    "  unsigned h = a > 0x7f800000 ? 0x7e00 : a >= 0x477ff000 ? 0x7c00\n"
+    "    : a < 0x38800000 ? __float_as_uint(__int_as_float((int)a) + 0.5f) - 0x3f000000\n"
+    "    : (a - 0x38000000 + 0xfff + (a >> 13 & 1)) >> 13;\n"
+    "  p->bits = (unsigned short)(b >> 16 & 0x8000 | h); }\n"
+    "#endif\n"
     "template <class T> __device__ void put(T *p, double x) { *p = x == x ? (T)x : (T)0; }\n"
     "__device__ void put(double *p, double x) { *p = x; }\n"
     "__device__ void put(float *p, float x) { *p = x; }\n"

@@ -18,6 +18,7 @@ struct mg_prepared {
 /* Functions that a back end leaves NULL do nothing and succeed. */
 struct mg_backend {
     const char *name; /* "cpu"; a device of the back end is NAME or NAME:REST */
+    bool only_times;  /* nothing is executed: its memory need not hold anything */
     enum mg_code (*open)(struct mg_engine *engine, const char *rest, struct mg_error *err);
     void (*close)(struct mg_engine *engine);
     enum mg_code (*prepare)(struct mg_prepared *prepared, struct mg_error *err); /* inside a guard */

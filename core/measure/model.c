@@ -51,6 +51,7 @@ static enum mg_code model_time(struct mg_prepared *prepared, const void *const *
 
 const struct mg_backend mg_backend_model = {
     .name = "model",
+    .only_times = true,
     .open = model_open,
     .prepare = model_prepare,
     .run = model_run,

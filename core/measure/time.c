@@ -5,11 +5,12 @@
 #include <time.h>
 
 #include "base/digest.h"
+#include "measure/convert.h"
 #include "measure/measure_priv.h"
 
 const struct mg_time_policy mg_time_policy_default = {.warm_up = 2, .repeats = 15, .seconds = 0.5, .cold = true};
 
-enum { MOST_INNER = 64, ALIGN = 512, STAGGER = 1536 };
+enum { MOST_INNER = 64, ALIGN = 512, STAGGER = 1536, BLOCK_BYTES = 1 << 18 };
 static const double SHORTEST_SAMPLE = 2e-5;
 
 double mg_measure_clock(void)
@@ -103,16 +104,12 @@ static void fill_random(void *memory, enum mg_dtype dtype, uint64_t count)
 {
     struct mg_rng rng;
     mg_rng_init(&rng, count);
-    if (dtype == MG_DTYPE_F32 || dtype == MG_DTYPE_F64) {
-        for (uint64_t i = 0; i < count; i++) {
-            double x = 0.5 + mg_rng_unit(&rng);
-            if (dtype == MG_DTYPE_F32)
-                ((float *)memory)[i] = (float)x;
-            else
-                ((double *)memory)[i] = x;
-        }
+    bool real = dtype == MG_DTYPE_F32 || dtype == MG_DTYPE_F64 || dtype == MG_DTYPE_BF16 || dtype == MG_DTYPE_F16;
+    if (real) {
+        for (uint64_t i = 0; i < count; i++)
+            mg_convert_save(memory, dtype, (int64_t)i, 0.5 + mg_rng_unit(&rng));
     } else {
-        /* whole numbers 0 and 1 (indices that are always in range), and tiny numbers of the narrow formats */
+        /* whole numbers 0 and 1 (indices that are always in range), and tiny numbers of the narrowest formats */
         uint32_t size = mg_dtype_size(dtype);
         memset(memory, 0, count * size);
         for (uint64_t i = 0; i < count; i++)
@@ -145,25 +142,37 @@ static void lay_out_all(struct trial *t)
         lay_out(t, op->in_count + i, &op->out_shape[i], &t->prepared->out[i], op->out_dtype[i], true);
 }
 
+/* A block from the host; on the device it is copied behind itself, twice as much each time: making random numbers would
+ * take longer than what is timed. */
+static enum mg_code fill_operand(const struct trial *t, const struct operand *operand, void *block,
+                                 struct mg_error *err)
+{
+    struct mg_engine *engine = t->prepared->engine;
+    char *to = t->memory + operand->at;
+    uint64_t done = operand->bytes < BLOCK_BYTES ? operand->bytes : BLOCK_BYTES;
+    if (operand->result)
+        memset(block, 0, done);
+    else
+        fill_random(block, operand->dtype, done / mg_dtype_size(operand->dtype));
+    enum mg_code code = mg_engine_copy(engine, MG_STREAM_LOAD, to, block, done, err);
+    code = code ? code : mg_engine_wait(engine, err);
+    for (uint64_t more; done < operand->bytes && code == MG_OK; done += more) {
+        more = done < operand->bytes - done ? done : operand->bytes - done;
+        code = mg_engine_copy(engine, MG_STREAM_COMPUTE, to + done, to, more, err);
+    }
+    return code ? code : mg_engine_wait(engine, err);
+}
+
 static enum mg_code fill_set(const struct trial *t, struct mg_error *err)
 {
     struct mg_engine *engine = t->prepared->engine;
-    enum mg_code code = MG_OK;
-    for (uint32_t i = 0; i < t->count && code == MG_OK; i++) {
-        const struct operand *operand = &t->operands[i];
-        void *host;
-        code = mg_engine_alloc(engine, MG_PLACE_HOST, operand->bytes, &host, err);
-        if (code != MG_OK)
-            return code;
-        if (operand->result)
-            memset(host, 0, operand->bytes);
-        else
-            fill_random(host, operand->dtype, operand->count);
-        code = mg_engine_copy(engine, MG_STREAM_LOAD, t->memory + operand->at, host, operand->bytes, err);
-        if (code == MG_OK)
-            code = mg_engine_wait(engine, err);
-        mg_engine_free(engine, MG_PLACE_HOST, host);
-    }
+    void *block;
+    enum mg_code code = mg_engine_alloc(engine, MG_PLACE_HOST, BLOCK_BYTES, &block, err);
+    if (code != MG_OK)
+        return code;
+    for (uint32_t i = 0; i < t->count && code == MG_OK; i++)
+        code = fill_operand(t, &t->operands[i], block, err);
+    mg_engine_free(engine, MG_PLACE_HOST, block);
     return code;
 }
 
@@ -203,6 +212,8 @@ static void give_pool_back(struct mg_engine *engine)
 static enum mg_code fill_sets(struct trial *t, struct mg_error *err)
 {
     struct mg_engine *engine = t->prepared->engine;
+    if (engine->backend->only_times)
+        return MG_OK;
     enum mg_code code = fill_set(t, err);
     for (uint64_t done = 1, more; done < t->sets && code == MG_OK; done += more) {
         more = done < t->sets - done ? done : t->sets - done;

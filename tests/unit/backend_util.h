@@ -23,6 +23,21 @@ struct box {
     size_t bytes;
 };
 
+/* By the compiler's own type. */
+static double half_of(uint16_t bits)
+{
+    _Float16 x;
+    memcpy(&x, &bits, sizeof x);
+    return (double)x;
+}
+static uint16_t half_bits(double x)
+{
+    _Float16 half = (_Float16)(float)x;
+    uint16_t bits;
+    memcpy(&bits, &half, sizeof bits);
+    return bits;
+}
+
 static double load(const struct box *b, int64_t at)
 {
     const void *p = b->data + at * (int64_t)mg_dtype_size(b->dtype);
@@ -43,6 +58,8 @@ static double load(const struct box *b, int64_t at)
         memcpy(&x, &bits, sizeof x);
         return x;
     }
+    case MG_DTYPE_F16:
+        return half_of(*(const uint16_t *)p);
     default:
         return *(const uint8_t *)p;
     }
@@ -71,6 +88,9 @@ static void save(struct box *b, int64_t at, double x)
         *(uint16_t *)p = (uint16_t)(bits >> 16);
         break;
     }
+    case MG_DTYPE_F16:
+        *(uint16_t *)p = half_bits(x);
+        break;
     default:
         *(uint8_t *)p = (uint8_t)x;
     }
@@ -155,6 +175,7 @@ static struct mg_engine *engine;
 static int layouts = LAYOUTS;
 static int each_layout = 3; /* how many of those that are random */
 static bool collecting;     /* prepared only, not run */
+static int narrow_samples;  /* built */
 static char lacking[4096];  /* operators that are not timed */
 static char refused[4096];  /* of those, what does not run either */
 
@@ -186,6 +207,26 @@ static void try_timing(struct mg_prepared *prepared, const struct mg_op_desc *op
     note_lacking(op, err.message);
 }
 
+/* What an operand of the dtype can hold. */
+static double rounded(double x, enum mg_dtype dtype)
+{
+    double room;
+    struct box b = {.dtype = dtype, .data = (char *)&room};
+    save(&b, 0, x);
+    return load(&b, 0);
+}
+
+/* Of a result beside the reference's, relative above 1: some units in the last place of its dtype and its operands'. */
+static double tolerance_of(const struct mg_op_desc *op, uint32_t result)
+{
+    double most = 5e-5;
+    for (uint32_t i = 0; i <= op->in_count; i++) {
+        enum mg_dtype dtype = i < op->in_count ? op->in_dtype[i] : op->out_dtype[result];
+        most = fmax(most, dtype == MG_DTYPE_BF16 ? 0x1p-6 : dtype == MG_DTYPE_F16 ? 0x1p-9 : 0);
+    }
+    return most;
+}
+
 static enum mg_code refer(void *context, struct mg_error *err)
 {
     struct subject *s = context;
@@ -201,7 +242,7 @@ static enum mg_code refer(void *context, struct mg_error *err)
         mg_value v = s->b->n->ops[index].in[i];
         s->in[i] = values[v];
         for (int64_t k = 0; k < mg_shape_elements(&op->in_shape[i]); k++)
-            s->in[i][k] = op->in_dtype[i] == MG_DTYPE_F32 ? (double)(float)s->in[i][k] : s->in[i][k];
+            s->in[i][k] = rounded(s->in[i][k], op->in_dtype[i]);
         in[i] = mg_tensor_dense(s->in[i], &op->in_shape[i]);
     }
     for (uint32_t i = 0; i < op->out_count; i++) {
@@ -251,7 +292,8 @@ static void run_layout(struct subject *s, enum layout layout, struct mg_rng *rng
         from_device(engine, &out[i], out_memory[i]);
     for (uint32_t i = 0; i < op->out_count && !code && !collecting; i++) {
         double worst = worst_of(&out[i], s->out[i]);
-        cr_expect(worst < 5e-5, "%s: result %u, layout %d: %g", s->text, i, layout, worst);
+        cr_expect(worst < tolerance_of(op, i), "%s %s: result %u, layout %d: %g", mg_dtype_name(sample_dtype), s->text,
+                  i, layout, worst);
     }
     if (!code && !collecting && layout == DENSE)
         try_timing(prepared, op, s->text);
@@ -266,7 +308,13 @@ static void try_sample(const char *text, struct mg_rng *rng)
 {
     struct bench b;
     struct subject s = {.b = &b, .text = text};
-    cr_assert(sample_build(&b, text), "%s: %s", text, b.err.message);
+    bool built = sample_build(&b, text);
+    cr_assert(built || sample_dtype != MG_DTYPE_F32, "%s: %s", text, b.err.message);
+    if (!built) { /* an operator of other dtypes only */
+        bench_close(&b);
+        return;
+    }
+    narrow_samples += sample_dtype != MG_DTYPE_F32;
     for (size_t v = 0; v < b.g->value_count; v++)
         if (b.g->values[v].kind == MG_KIND_COMPUTED)
             mg_graph_add_output(b.g, (mg_value)v);

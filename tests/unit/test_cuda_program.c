@@ -335,7 +335,7 @@ static void check_net(const struct net *net, const char *dtype, struct mg_arena 
 
 static enum mg_code check_all(void *context, struct mg_error *err)
 {
-    static const char *const dtypes[] = {"f32", "bf16"};
+    static const char *const dtypes[] = {"f32", "bf16", "f16"};
     (void)err;
     for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++)
         for (size_t i = 0; i < sizeof nets / sizeof *nets; i++) {
@@ -364,6 +364,7 @@ Test(cuda_program, steps_wait_for_what_the_model_says_and_nothing_else)
               seen.recomputes);
     cr_expect(seen.overlaps > 100, "%u operators are queued while something is loaded that they do not read",
               seen.overlaps);
-    cr_expect(log_.products[1][CUBLASLT_F32] && log_.products[0][CUBLASLT_BF16], "products in TF32 and bf16");
+    cr_expect(log_.products[1][CUBLASLT_F32] && log_.products[0][CUBLASLT_BF16] && log_.products[0][CUBLASLT_F16],
+              "products in TF32, bf16 and f16");
     cr_expect_eq(log_.products[0][CUBLASLT_F32], 0);
 }

@@ -46,6 +46,21 @@ Test(measure_cpu, every_operator_agrees_with_the_reference)
     cr_expect(strstr(lacking, "einsum "), "einsum has no kernel of its own, and says nothing");
 }
 
+Test(measure_cpu, narrow_operands_agree_within_their_tolerance)
+{
+    static const enum mg_dtype dtypes[] = {MG_DTYPE_BF16, MG_DTYPE_F16};
+    struct mg_rng rng;
+    mg_rng_init(&rng, 1);
+    each_layout = 1;
+    for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++) {
+        sample_dtype = dtypes[d];
+        narrow_samples = 0;
+        for (int i = 0; i < OP_SAMPLES; i++)
+            try_sample(op_samples[i], &rng);
+        cr_expect(narrow_samples > OP_SAMPLES * 3 / 4, "%d samples in %s", narrow_samples, mg_dtype_name(dtypes[d]));
+    }
+}
+
 Test(measure_cpu, it_says_what_it_is)
 {
     const struct mg_engine_properties *p = mg_engine_properties(engine);
