@@ -10,7 +10,14 @@
 #include "server/clock.h"
 #include "server/jobs_priv.h"
 
-enum { EXPIRE_TICKS = 60, FIRST_EXPIRE = 5, EXPIRE_BATCH = 50, FOR_EVER_DAYS = 1000000 };
+enum {
+    EXPIRE_TICKS = 60,
+    PROBE_TICKS = 10,
+    DRAIN_TICK_MS = 50,
+    FIRST_EXPIRE = 5,
+    EXPIRE_BATCH = 50,
+    FOR_EVER_DAYS = 1000000
+};
 
 void mg_jobs_say(const mg_jobs *jobs, const char *level, const char *event, const char *fmt, ...)
 {
@@ -86,7 +93,7 @@ static void free_job(mg_jobs *jobs, struct mg_job *job)
         mg_run_free(jobs, job);
     }
     each_text(&job->info, free_text);
-    free(job->unsaved_error);
+    mg_ending_free(job->ending);
     free(job);
 }
 
@@ -103,13 +110,13 @@ void mg_jobs_drop(mg_jobs *jobs, const char *id)
 }
 
 /* The table keeps the newest ended jobs. Newest jobs stand first. */
-static void forget_old(mg_jobs *jobs)
+static void forget_old(mg_jobs *jobs, const struct mg_job *but)
 {
     unsigned ended = 0;
     struct mg_job **at = &jobs->first;
     while (*at) {
         struct mg_job *job = *at;
-        if (mg_job_state_ended(job->info.state) && !job->run && ++ended > MG_RECENT_JOBS) {
+        if (mg_job_state_ended(job->info.state) && !job->run && ++ended > MG_RECENT_JOBS && job != but) {
             *at = job->next;
             free_job(jobs, job);
         } else {
@@ -147,13 +154,20 @@ struct mg_job *mg_jobs_update(mg_jobs *jobs, const struct mg_store_job *info)
     if (!ended && mg_job_state_ended(info->state)) {
         count_ended(jobs, info->state);
         mg_calls_job_ended(jobs, &job->info);
-        forget_old(jobs);
+        forget_old(jobs, job);
     }
     return job;
 }
 
+static bool is_failure(enum mg_store_code code)
+{
+    return code == MG_STORE_BUSY || code == MG_STORE_FULL || code == MG_STORE_IO || code == MG_STORE_CORRUPT ||
+           code == MG_STORE_INTERNAL;
+}
+
 void mg_jobs_take(mg_jobs *jobs, const struct mg_store_result *result)
 {
+    jobs->store_failing = is_failure(result->code);
     if (!result->job)
         return;
     mg_jobs_update(jobs, result->job);
@@ -195,11 +209,6 @@ bool mg_jobs_store_problem(mg_jobs *jobs, const struct mg_store_result *result, 
 
 /* ---- the tick ---- */
 
-static void on_deadline_saved(void *ctx, const struct mg_store_result *result)
-{
-    mg_jobs_take(ctx, result);
-}
-
 static void fail_overdue(mg_jobs *jobs, struct mg_job *job)
 {
     char *error =
@@ -212,14 +221,13 @@ static void fail_overdue(mg_jobs *jobs, struct mg_job *job)
                                              .error = error ? error : "{}",
                                              .lower_bound = -1,
                                              .smallest_found = -1};
-    job->deadline_at = 0;
-    mg_store_finish(jobs->config.store, job->info.id, &outcome, NULL, on_deadline_saved, jobs);
+    mg_job_finish(jobs, job, &outcome);
     free(error);
 }
 
 static void check_deadline(mg_jobs *jobs, struct mg_job *job, int64_t now)
 {
-    if (job->deadline_at == 0 || now < job->deadline_at)
+    if (job->deadline_at == 0 || now < job->deadline_at || job->ending)
         return;
     if (job->run && job->run->worker && !job->run->stopping) {
         job->run->deadline = true;
@@ -235,6 +243,7 @@ static void expire(mg_jobs *jobs);
 static void on_expired(void *ctx, const struct mg_store_result *result)
 {
     mg_jobs *jobs = ctx;
+    jobs->store_failing = is_failure(result->code);
     for (size_t i = 0; i < result->n_jobs; i++)
         mg_jobs_drop(jobs, result->jobs[i].id);
     if (result->code == MG_STORE_OK && result->n_jobs)
@@ -249,35 +258,50 @@ static void expire(mg_jobs *jobs)
     mg_store_expire(jobs->config.store, days, (int64_t)jobs->config.max_store_bytes, EXPIRE_BATCH, on_expired, jobs);
 }
 
+/* Ends that the store did not take are tried for a while longer. */
+static bool has_endings(const mg_jobs *jobs)
+{
+    const struct mg_job *job = jobs->first;
+    while (job && !job->ending)
+        job = job->next;
+    return job && !jobs->hurry && jobs->ticks - jobs->drained_from < MG_STOP_GRACE_MS / DRAIN_TICK_MS;
+}
+
 static void finish_drain(mg_jobs *jobs)
 {
     void (*drained)(void *context) = jobs->drained;
-    if (!drained || jobs->running > 0 || mg_store_pending(jobs->config.store) > 0)
+    if (!drained || jobs->running > 0 || mg_store_pending(jobs->config.store) > 0 || has_endings(jobs))
         return;
     jobs->drained = NULL;
     drained(jobs->drained_context);
 }
 
-static void on_tick(uv_timer_t *timer)
+void mg_jobs_tick(mg_jobs *jobs)
 {
-    mg_jobs *jobs = timer->data;
     int64_t now = mg_clock_wall_ms();
     jobs->ticks++;
     for (struct mg_job *job = jobs->first; job; job = job->next)
         if (!mg_job_state_ended(job->info.state)) {
             check_deadline(jobs, job, now);
-            mg_run_watch(jobs, job);
-            mg_run_settle(jobs, job);
+            mg_job_settle(jobs, job);
         }
+    bool second = !jobs->draining || jobs->ticks % (MG_TICK_MS / DRAIN_TICK_MS) == 0;
+    for (struct mg_job *job = jobs->first; job && second; job = job->next)
+        mg_run_watch(jobs, job);
     mg_jobs_watch_store(jobs);
     if (jobs->draining) {
         finish_drain(jobs);
         return;
     }
-    if (jobs->opened && jobs->ticks % EXPIRE_TICKS == FIRST_EXPIRE)
+    unsigned every = jobs->store_failing ? PROBE_TICKS : EXPIRE_TICKS; /* where nobody writes, this says how it is */
+    if (jobs->opened && jobs->ticks % every == FIRST_EXPIRE)
         expire(jobs);
-    jobs->store_failing = false;
     mg_jobs_schedule(jobs); /* priorities rise while jobs wait; a claim may have failed */
+}
+
+static void on_tick(uv_timer_t *timer)
+{
+    mg_jobs_tick(timer->data);
 }
 
 /* ---- life ---- */
@@ -328,7 +352,8 @@ void mg_jobs_drain(mg_jobs *jobs, void (*drained)(void *context), void *context)
     for (struct mg_job *job = jobs->first; job; job = job->next)
         if (job->run)
             mg_run_stop(jobs, job);
-    uv_timer_start(&jobs->tick, on_tick, 50, 50);
+    jobs->drained_from = jobs->ticks;
+    uv_timer_start(&jobs->tick, on_tick, DRAIN_TICK_MS, DRAIN_TICK_MS);
 }
 
 static void on_tick_closed(uv_handle_t *handle)

@@ -122,7 +122,8 @@ void mg_jobs_forget(mg_jobs *jobs, mg_ticket ticket);
 /* ---- events ---- */
 struct mg_event {
     const char *type; /* "snapshot", "state", "front", "progress", "end"; or, alone: "missing" (no such
-                         job: 404), "nothing" (ended, and nothing after `since`: 204) */
+                         job: 404), "nothing" (ended, and nothing after `since`: 204), "failed" (the store: 503);
+                         "failed" may also end what has begun: there is more, but it cannot be read */
     const char *job;
     uint64_t sequence; /* the id; 0: not stored, has none */
     const char *data;  /* JSON on one line */

@@ -15,11 +15,11 @@ static const char *refusal(mg_jobs *jobs, const char *owner, const char **detail
         *detail = "store.db in the daemon's directory " MG_STORE_LOST;
         return "store-failed";
     }
-    if (mg_jobs_unfinished(jobs, NULL) >= jobs->config.max_queued) {
+    if (mg_jobs_not_started(jobs, NULL) >= jobs->config.max_queued) {
         *detail = "too many jobs are queued";
         return "queue-full";
     }
-    if (*owner && mg_jobs_unfinished(jobs, owner) >= jobs->config.max_queued_per_owner) {
+    if (*owner && mg_jobs_not_started(jobs, owner) >= jobs->config.max_queued_per_owner) {
         *detail = "too many jobs of this token are queued";
         return "queue-full";
     }

@@ -44,8 +44,7 @@ static char *result_json(const struct mg_worker_event *event)
 
 void mg_run_give_back(mg_jobs *jobs, struct mg_job *job)
 {
-    job->run->finished = true;
-    mg_store_requeue(jobs->config.store, job->info.id, MG_REQUEUE_DRAIN, NULL, mg_run_saved, jobs);
+    mg_job_requeue(jobs, job, MG_REQUEUE_DRAIN, NULL);
 }
 
 static void finish(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_event *event)
@@ -53,7 +52,8 @@ static void finish(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_eve
     struct mg_run *run = job->run;
     bool cancelled = job->info.state == MG_JOB_CANCELLING;
     enum mg_job_stop stop = cancelled ? MG_STOP_CANCELLED : stop_of(job, event);
-    char *result = result_json(event);
+    bool told = event->kind == MG_WORKER_END;
+    char *result = told ? result_json(event) : NULL;
     const struct mg_front_point *last = run->published_count ? &run->published[run->published_count - 1] : NULL;
     struct mg_store_outcome outcome = {.state = cancelled ? MG_JOB_CANCELLED : MG_JOB_SUCCEEDED,
                                        .outcome = outcome_of(run, event),
@@ -63,16 +63,15 @@ static void finish(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_eve
                                        .accepted = (int64_t)event->accepted,
                                        .rejected = (int64_t)event->rejected,
                                        .elapsed_s = run->base_elapsed + event->elapsed_s,
-                                       .lower_bound = (int64_t)event->lower_bound_bytes,
+                                       .lower_bound = told ? (int64_t)event->lower_bound_bytes : -1,
                                        .smallest_found = last ? (int64_t)last->peak_bytes : -1,
                                        .reproducible =
                                            !run->resumes && (stop == MG_STOP_EVALUATIONS || stop == MG_STOP_EXHAUSTED)};
     memcpy(outcome.prices, event->prices, sizeof outcome.prices);
-    run->finished = true;
     mg_jobs_say(jobs, "info", "job-ended", "job %s: %s by %s after %.1f s, %llu states, %zu plans", job->info.id,
                 mg_job_state_name(outcome.state), stop ? mg_job_stop_name(stop) : "itself", outcome.elapsed_s,
                 (unsigned long long)event->evaluations, run->published_count);
-    mg_store_finish(jobs->config.store, job->info.id, &outcome, NULL, mg_run_saved, jobs);
+    mg_job_finish(jobs, job, &outcome);
     free(result);
 }
 
@@ -92,23 +91,26 @@ void mg_run_end(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_event 
     if (told && jobs->draining && !run->deadline && job->info.state == MG_JOB_RUNNING) {
         run->saved_at = 0;
         mg_run_save_progress(jobs, job);
+        mg_run_save_last(jobs, job);
         mg_run_give_back(jobs, job);
     } else {
         finish(jobs, job, event);
     }
 }
 
+/* Takes `error` over. */
 static void fail(mg_jobs *jobs, struct mg_job *job, char *error)
 {
+    const struct mg_run *run = job->run;
     const struct mg_store_outcome outcome = {.state = MG_JOB_FAILED,
+                                             .stopped_by = run->deadline ? MG_STOP_DEADLINE : MG_STOP_NONE,
                                              .error = error ? error : "{}",
+                                             .evaluations = (int64_t)run->evaluations,
                                              .lower_bound = -1,
                                              .smallest_found = -1,
-                                             .elapsed_s = job->run->base_elapsed + job->run->elapsed_s};
-    job->run->finished = true;
-    mg_store_finish(jobs->config.store, job->info.id, &outcome, NULL, mg_run_saved, jobs);
-    free(job->unsaved_error);
-    job->unsaved_error = error;
+                                             .elapsed_s = run->base_elapsed + run->elapsed_s};
+    mg_job_finish(jobs, job, &outcome);
+    free(error);
 }
 
 void mg_run_error(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_event *event)
@@ -127,32 +129,49 @@ void mg_run_error(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_even
 static char *death_document(const struct mg_worker_event *event, bool hung)
 {
     char detail[400];
+    static const char second[] = "; it was the second worker of this job to be lost";
     if (hung)
-        snprintf(
-            detail, sizeof detail,
-            "the search worker neither ended nor showed progress and was killed, twice; retry the job, and if it "
-            "fails again report it with its graph; a machine that is much too busy wants fewer workers (--workers) "
-            "or more patience (--silence-seconds)");
+        snprintf(detail, sizeof detail,
+                 "the search worker neither ended nor showed progress and was killed%s; retry the job, and if it fails "
+                 "again report it with its graph; a machine that is much too busy wants fewer workers (--workers) or "
+                 "more patience (--silence-seconds)",
+                 second);
     else if (event->signal == SIGKILL)
         snprintf(detail, sizeof detail,
-                 "the search worker was killed (signal %d) twice, as the kernel does when memory runs out; free memory "
-                 "or run fewer workers (--workers), then retry the job",
-                 event->signal);
+                 "the search worker was killed (signal %d), as the kernel does when memory runs out%s; free memory or "
+                 "run fewer workers (--workers), then retry the job",
+                 event->signal, second);
     else if (event->signal)
         snprintf(detail, sizeof detail,
-                 "the search worker was ended by signal %d (%s) twice; retry the job, and if it fails again report it "
-                 "with its graph",
-                 event->signal, strsignal(event->signal));
+                 "the search worker was ended by signal %d (%s)%s; retry the job, and if it fails again report it with "
+                 "its graph",
+                 event->signal, strsignal(event->signal), second);
     else
         snprintf(detail, sizeof detail,
-                 "the search worker ended with status %d before its result twice; the member stderr may say why",
-                 event->exit_status);
+                 "the search worker ended with status %d before its result%s; the member stderr may say why",
+                 event->exit_status, second);
     json_t *members = json_object();
     json_object_set_new(members, "signal", json_integer(event->signal));
     json_object_set_new(members, "exit_status", json_integer(event->exit_status));
     json_t *checked = json_string(event->errors); /* NULL if it is no UTF-8 */
     json_object_set_new(members, "stderr", checked ? checked : json_string("(not text)"));
     return mg_problem_document("worker-died", detail, "", members);
+}
+
+/* Stopped at its deadline, it did not hand over its front in time: what it had told of is the result. */
+static void end_late(mg_jobs *jobs, struct mg_job *job)
+{
+    const struct mg_run *run = job->run;
+    const struct mg_worker_event end = {.kind = MG_WORKER_EXIT,
+                                        .outcome = "front",
+                                        .stopped_by = "cancelled",
+                                        .evaluations = run->evaluations,
+                                        .elapsed_s = run->elapsed_s};
+    if (run->published_count)
+        finish(jobs, job, &end);
+    else
+        fail(jobs, job,
+             mg_problem_document("deadline", "the deadline passed before the search had found a plan", "", NULL));
 }
 
 void mg_run_death(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_event *event)
@@ -163,7 +182,12 @@ void mg_run_death(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_even
         mg_jobs_say(jobs, ours ? "warn" : "error", ours ? "worker-killed" : "worker-died",
                     "job %s: status %d, signal %d: %s", job->info.id, event->exit_status, event->signal, event->errors);
     if (ours && job->info.state == MG_JOB_RUNNING && jobs->draining) {
+        mg_run_save_last(jobs, job);
         mg_run_give_back(jobs, job);
+        return;
+    }
+    if (ours && run->deadline && job->info.state == MG_JOB_RUNNING) {
+        end_late(jobs, job);
         return;
     }
     if (!run->stopping)
@@ -173,7 +197,7 @@ void mg_run_death(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_even
         return;
     }
     char *error = death_document(event, run->hung);
-    run->finished = true;
-    mg_store_requeue(jobs->config.store, job->info.id, MG_REQUEUE_CRASH, error, mg_run_saved, jobs);
+    mg_run_save_last(jobs, job);
+    mg_job_requeue(jobs, job, MG_REQUEUE_CRASH, error ? error : "{}");
     free(error);
 }

@@ -47,6 +47,15 @@ static void deliver_lone(struct mg_listener *listener, const char *type)
     free_listener(listener);
 }
 
+/* Ends the listener, and is noticed also where it has had events: whoever asks again goes on from the last one. */
+static void deliver_failure(struct mg_listener *listener, const struct mg_store_result *result)
+{
+    bool gone = result->code == MG_STORE_NOT_FOUND;
+    if (!gone)
+        mg_jobs_say(listener->jobs, "error", "store", "%s: %s", mg_store_code_name(result->code), result->message);
+    deliver_lone(listener, gone ? "missing" : "failed");
+}
+
 /* True if that was the end, and the listener is gone. */
 static bool deliver_stored(struct mg_listener *listener, const struct mg_store_event *event)
 {
@@ -63,8 +72,12 @@ static void on_events(void *ctx, const struct mg_store_result *result)
 {
     struct mg_listener *listener = ctx;
     mg_jobs *jobs = listener->jobs;
-    if (!listener->event || result->code != MG_STORE_OK) {
+    if (!listener->event) {
         free_listener(listener);
+        return;
+    }
+    if (result->code != MG_STORE_OK) {
+        deliver_failure(listener, result);
         return;
     }
     for (size_t i = 0; i < result->n_events; i++)
@@ -111,7 +124,7 @@ static void on_snapshot(void *ctx, const struct mg_store_result *result)
         return;
     }
     if (result->code != MG_STORE_OK || !result->job) {
-        deliver_lone(listener, "missing");
+        deliver_failure(listener, result);
         return;
     }
     bool ended = mg_job_state_ended(result->job->state);

@@ -1,7 +1,8 @@
 /* What a running job has found: points, baselines, the published front, progress.
  *
  * The front is kept here as the merger of what the worker lists and, where an earlier attempt left points, of those
- * that nothing covers yet. Every change is stored before listeners hear of it (they hear from the store's callback). */
+ * that nothing covers yet. Every change is stored (jobs_save.c) before listeners hear of it (they hear from the store's
+ * callback). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,7 @@ enum { SAVE_PROGRESS_MS = 3000 };
 
 /* ---- points ---- */
 
-static struct mg_known_point *find_known(struct mg_run *run, const char *id)
+struct mg_known_point *mg_run_find_point(struct mg_run *run, const char *id)
 {
     for (size_t i = 0; i < run->known_count; i++)
         if (strcmp(run->known[i].point.id, id) == 0)
@@ -23,7 +24,7 @@ static struct mg_known_point *find_known(struct mg_run *run, const char *id)
 
 struct mg_known_point *mg_run_add_point(struct mg_run *run, const struct mg_front_point *point)
 {
-    struct mg_known_point *known = find_known(run, point->id);
+    struct mg_known_point *known = mg_run_find_point(run, point->id);
     if (known)
         return known;
     if (run->known_count == run->known_capacity) {
@@ -48,88 +49,93 @@ void *mg_run_copy(const void *data, size_t size)
     return copy;
 }
 
-static struct mg_store_point as_store_point(const struct mg_front_point *point, enum mg_point_kind kind,
-                                            const char *techniques, const void *blob, size_t size)
+struct mg_store_point mg_run_store_point(const struct mg_front_point *point, enum mg_point_kind kind)
 {
     return (struct mg_store_point){.kind = kind,
-                                   .plan = point->id,
                                    .latency_s = point->latency_s,
                                    .peak = (int64_t)point->peak_bytes,
                                    .arena = (int64_t)point->arena_bytes,
                                    .host = (int64_t)point->host_bytes,
-                                   .techniques = techniques,
                                    .measured_share = point->measured_share,
-                                   .k = -1,
-                                   .blob = {blob, size}};
+                                   .k = -1};
 }
 
-static struct mg_store_progress progress_of(const struct mg_run *run, const char *best)
+/* ---- original and baselines ---- */
+
+static char *copy_text(const char *text)
 {
-    return (struct mg_store_progress){.evaluations = (int64_t)run->evaluations,
-                                      .accepted = (int64_t)run->accepted,
-                                      .rejected = (int64_t)run->rejected,
-                                      .elapsed_s = run->base_elapsed + run->elapsed_s,
-                                      .best = best};
+    return mg_run_copy(text, strlen(text) + 1);
+}
+
+static struct mg_kept_point *new_kept(struct mg_run *run)
+{
+    if (run->kept_count == run->kept_capacity) {
+        run->kept_capacity = run->kept_capacity * 2 + 16;
+        run->kept = realloc(run->kept, run->kept_capacity * sizeof *run->kept);
+        if (!run->kept)
+            abort();
+    }
+    run->kept[run->kept_count] = (struct mg_kept_point){.open = false};
+    return &run->kept[run->kept_count++];
+}
+
+static struct mg_kept_point *keep(struct mg_run *run, const struct mg_worker_event *event, enum mg_point_kind kind,
+                                  const char *techniques)
+{
+    struct mg_kept_point *kept = new_kept(run);
+    kept->point = mg_run_store_point(&event->point, kind);
+    kept->point.plan = copy_text(event->point.id);
+    kept->point.techniques = copy_text(techniques);
+    kept->point.blob = (struct mg_blob){mg_run_copy(event->blob, event->blob_size), event->blob_size};
+    return kept;
 }
 
 void mg_run_save_original(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_event *event)
 {
-    struct mg_store_point point = as_store_point(&event->point, MG_POINT_ORIGINAL, "[]", event->blob, event->blob_size);
-    const struct mg_store_points points = {.points = &point, .n_points = 1};
     struct mg_run *run = job->run;
+    keep(run, event, MG_POINT_ORIGINAL, "[]");
     run->limits.original_latency_s = event->point.latency_s;
     run->limits.original_peak = event->point.peak_bytes;
     if (run->latency_ratio > 0)
         run->limits.latency_s = run->latency_ratio * event->point.latency_s;
     if (run->memory_ratio > 0)
         run->limits.peak_bytes = mg_limits_share(run->memory_ratio, event->point.peak_bytes);
-    mg_store_save_points(jobs->config.store, job->info.id, &points, mg_run_saved, jobs);
+    mg_run_save_points(jobs, job);
 }
 
 void mg_run_keep_baseline(struct mg_run *run, const struct mg_worker_event *event)
 {
     char techniques[MG_TECHNIQUES_TEXT];
-    if (run->baseline_count == run->baseline_capacity) {
-        run->baseline_capacity = run->baseline_capacity * 2 + 16;
-        run->baseline = realloc(run->baseline, run->baseline_capacity * sizeof *run->baseline);
-        if (!run->baseline)
-            abort();
-    }
     mg_answer_techniques(event->point.techniques, techniques);
-    struct mg_store_point *point = &run->baseline[run->baseline_count++];
-    *point = as_store_point(&event->point, MG_POINT_BASELINE, strdup(techniques),
-                            mg_run_copy(event->blob, event->blob_size), event->blob_size);
-    point->plan = strdup(event->point.id);
-    point->series = strdup(event->series);
+    struct mg_kept_point *kept = keep(run, event, MG_POINT_BASELINE, techniques);
+    kept->point.series = copy_text(event->series);
+    kept->open = true;
 }
 
-void mg_run_free_baseline(struct mg_run *run)
+/* One that does not apply has a reason instead of points. */
+static void drop_open(struct mg_run *run)
 {
-    for (size_t i = 0; i < run->baseline_count; i++) {
-        free((void *)(uintptr_t)run->baseline[i].plan);
-        free((void *)(uintptr_t)run->baseline[i].series);
-        free((void *)(uintptr_t)run->baseline[i].techniques);
-        free((void *)(uintptr_t)run->baseline[i].blob.data);
+    size_t left = 0;
+    for (size_t i = 0; i < run->kept_count; i++) {
+        if (run->kept[i].open)
+            mg_run_free_point(&run->kept[i].point);
+        else
+            run->kept[left++] = run->kept[i];
     }
-    run->baseline_count = 0;
+    run->kept_count = left;
 }
 
 void mg_run_save_baseline(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_event *event)
 {
     struct mg_run *run = job->run;
-    struct mg_store_point none = {
-        .kind = MG_POINT_BASELINE, .series = event->name, .plan = NULL, .reason = event->reason, .k = -1};
-    struct mg_store_points points = {.points = run->baseline, .n_points = run->baseline_count};
     if (event->reason) {
-        points.points = &none;
-        points.n_points = 1;
+        drop_open(run);
+        new_kept(run)->point = (struct mg_store_point){
+            .kind = MG_POINT_BASELINE, .series = copy_text(event->name), .reason = copy_text(event->reason), .k = -1};
     }
-    char text[300];
-    snprintf(text, sizeof text, "{\"baseline\":true,\"points\":%zu}", run->baseline_count);
-    points.event = text;
-    if (points.n_points)
-        mg_store_save_points(jobs->config.store, job->info.id, &points, mg_run_saved, jobs);
-    mg_run_free_baseline(run);
+    for (size_t i = 0; i < run->kept_count; i++)
+        run->kept[i].open = false;
+    mg_run_save_points(jobs, job);
 }
 
 /* ---- the front ---- */
@@ -138,14 +144,6 @@ static bool is_listed(const struct mg_worker_event *event, const char *id)
 {
     for (size_t i = 0; i < event->id_count; i++)
         if (strcmp(event->ids[i], id) == 0)
-            return true;
-    return false;
-}
-
-static bool in_front(const struct mg_front_point *points, size_t count, const char *id)
-{
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(points[i].id, id) == 0)
             return true;
     return false;
 }
@@ -170,88 +168,15 @@ static size_t merge(struct mg_run *run, const struct mg_worker_event *event, boo
     return count;
 }
 
-struct change {
-    struct mg_front_point now[MG_FRONT_MAX];
-    size_t count;
-    struct mg_store_point added[MG_FRONT_MAX];
-    char techniques[MG_FRONT_MAX][MG_TECHNIQUES_TEXT];
-    size_t added_count;
-    struct mg_store_replacement replaced[MG_FRONT_MAX];
-    size_t replaced_count;
-    const char *best;
-};
-
-static void find_change(struct mg_run *run, struct change *change)
-{
-    for (size_t i = 0; i < change->count; i++) {
-        if (in_front(run->published, run->published_count, change->now[i].id))
-            continue;
-        struct mg_known_point *known = find_known(run, change->now[i].id);
-        size_t at = change->added_count++;
-        mg_answer_techniques(change->now[i].techniques, change->techniques[at]);
-        void *blob = mg_worker_read(run->worker, &known->spooled);
-        change->added[at] = as_store_point(&change->now[i], MG_POINT_FRONT, change->techniques[at], blob,
-                                           blob ? known->spooled.length : 0);
-    }
-    for (size_t i = 0; i < run->published_count && change->count; i++)
-        if (!in_front(change->now, change->count, run->published[i].id)) {
-            size_t by = mg_pareto_replacement(change->now, change->count, &run->published[i]);
-            change->replaced[change->replaced_count++] =
-                (struct mg_store_replacement){run->published[i].id, change->now[by].id};
-        }
-    if (change->count)
-        change->best = change->now[mg_pareto_best(change->now, change->count, &run->limits)].id;
-}
-
-/* The event that the page follows the front by. */
-static void write_change(struct mg_writer *w, const struct mg_job *job, const struct change *change)
-{
-    mg_write_begin_object(w);
-    mg_write_key(w, "added");
-    mg_write_begin_array(w);
-    struct mg_store_job info = job->info;
-    info.original_latency_s = job->run->limits.original_latency_s;
-    info.original_peak = (int64_t)job->run->limits.original_peak;
-    for (size_t i = 0; i < change->added_count; i++)
-        mg_job_point_write(w, &info, &change->added[i], true);
-    mg_write_end_array(w);
-    mg_write_key(w, "removed");
-    mg_write_begin_array(w);
-    for (size_t i = 0; i < change->replaced_count; i++)
-        mg_write_string(w, change->replaced[i].plan);
-    mg_write_end_array(w);
-    mg_write_member_string(w, "best", change->best);
-    mg_write_end_object(w);
-}
-
 void mg_run_save_front(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_event *event, bool keep_earlier)
 {
-    struct mg_run *run = job->run;
-    struct change *change = calloc(1, sizeof *change);
-    struct mg_writer w;
-    if (!change)
-        abort();
-    change->count = merge(run, event, keep_earlier, change->now);
-    find_change(run, change);
-    if (change->count && (change->added_count || change->replaced_count)) {
-        mg_writer_init(&w);
-        write_change(&w, job, change);
-        struct mg_store_progress progress = progress_of(run, change->best);
-        const struct mg_store_points points = {.points = change->added,
-                                               .n_points = change->added_count,
-                                               .replaced = change->replaced,
-                                               .n_replaced = change->replaced_count,
-                                               .progress = &progress,
-                                               .event = mg_writer_finish(&w) ? w.data : NULL};
-        mg_store_save_points(jobs->config.store, job->info.id, &points, mg_run_saved, jobs);
-        mg_writer_release(&w);
-        memcpy(run->published, change->now, sizeof run->published);
-        run->published_count = change->count;
-        run->saved_at = uv_now(jobs->config.loop);
-    }
-    for (size_t i = 0; i < change->added_count; i++)
-        free((void *)(uintptr_t)change->added[i].blob.data);
-    free(change);
+    struct mg_front_point now[MG_FRONT_MAX];
+    size_t count = merge(job->run, event, keep_earlier, now);
+    if (!count)
+        return;
+    memcpy(job->run->published, now, count * sizeof *now);
+    job->run->published_count = count;
+    mg_run_save_points(jobs, job);
 }
 
 /* ---- progress ---- */
@@ -262,7 +187,7 @@ void mg_run_save_progress(mg_jobs *jobs, struct mg_job *job)
     uint64_t now = uv_now(jobs->config.loop);
     if (run->finished || now - run->saved_at < SAVE_PROGRESS_MS)
         return;
-    struct mg_store_progress progress = progress_of(run, NULL);
+    struct mg_store_progress progress = mg_run_progress_of(run, NULL);
     const struct mg_store_points points = {.progress = &progress};
     run->saved_at = now;
     mg_store_save_points(jobs->config.store, job->info.id, &points, mg_run_saved, jobs);

@@ -19,7 +19,16 @@ enum { MG_RECENT_JOBS = 256, MG_STOP_GRACE_MS = 5000 };
 struct mg_known_point {
     struct mg_front_point point;
     bool earlier;              /* of an earlier attempt: stays until covered */
+    bool sent, stored;         /* the store may have it in the front; it has */
+    int moving;                /* a save under way adds it (1) or takes it out (-1) */
     struct mg_spooled spooled; /* length 0: the store has the plan */
+};
+
+/* The original or a baseline's point, texts and blob owned, until the store has it. */
+struct mg_kept_point {
+    struct mg_store_point point;
+    bool open;   /* its baseline is not complete */
+    bool moving; /* a save under way carries it */
 };
 
 /* A job while it holds a worker. */
@@ -34,16 +43,18 @@ struct mg_run {
     size_t start_count, fetched;                 /* fetched: published points whose plan was asked for */
     struct mg_known_point *known;
     size_t known_count, known_capacity;
-    struct mg_front_point published[MG_FRONT_MAX];
+    struct mg_front_point published[MG_FRONT_MAX]; /* the front as it is to be in the store */
     size_t published_count;
-    struct mg_store_point *baseline; /* points of a baseline until it is complete */
-    size_t baseline_count, baseline_capacity;
+    struct mg_kept_point *kept;
+    size_t kept_count, kept_capacity;
+    unsigned number;            /* of this run, among all */
+    bool saving, more, unsaved; /* a save of points is under way; there is more since; the last one failed */
     uint64_t evaluations, accepted, rejected;
     double elapsed_s, fraction;
     uint64_t saved_at;   /* loop time of the last save of progress */
     uint64_t started_at; /* loop time */
     uint64_t due_at;     /* loop time at which the search time of its worker is over; 0: it has evaluations */
-    unsigned silent;     /* ticks beyond it in which the worker said nothing */
+    unsigned silent;     /* ticks beyond it, or after its end, in which the worker said nothing */
     bool hung;           /* it was silent for too long, and was killed */
     bool finished;       /* its end was given to the store, or it goes back to the queue */
     bool deadline;       /* stopped by its deadline */
@@ -56,9 +67,10 @@ struct mg_job {
     struct mg_store_job info; /* texts owned */
     struct mg_run *run;       /* NULL unless it holds a place of a worker */
     enum { MG_TIMINGS_UNASKED, MG_TIMINGS_ASKING, MG_TIMINGS_MISSING, MG_TIMINGS_THERE } measured; /* its operators */
-    uint64_t looked_at;                                                                            /* loop time */
+    uint64_t look_at; /* loop time of the next look at them */
     int64_t deadline_at;
-    char *unsaved_error; /* the error that it fails with, while the store has not taken it */
+    bool held;                /* queued, but another job's result is being copied to it */
+    struct mg_ending *ending; /* its end, while the store has not taken it (jobs_settle.c) */
 };
 
 /* A question that has not been answered. */
@@ -128,6 +140,7 @@ struct mg_jobs {
     unsigned telling;                            /* listeners are being told: none is freed meanwhile */
     uint64_t next_ticket;
     unsigned running;                             /* jobs with a run */
+    unsigned runs;                                /* so far */
     struct mg_worker_time times[MG_WORKER_TIMES]; /* a ring */
     unsigned time_at;
     uint64_t deaths[MG_DEATHS]; /* loop times, a ring */
@@ -135,7 +148,7 @@ struct mg_jobs {
     uint64_t last_death; /* loop time */
     struct mg_jobs_stats stats;
     uv_timer_t tick;
-    unsigned ticks;
+    unsigned ticks, drained_from; /* since the start; when draining began */
     bool draining, hurry, opened, store_failing, store_lost;
     void (*drained)(void *context);
     void *drained_context;
@@ -146,11 +159,14 @@ struct mg_jobs {
 void mg_jobs_say(const mg_jobs *jobs, const char *level, const char *event, const char *fmt, ...) MG_PRINTF(4, 5);
 
 /* ---- jobs.c: the table ---- */
+/* What is due once a second. */
+void mg_jobs_tick(mg_jobs *jobs);
 struct mg_job *mg_jobs_find(mg_jobs *jobs, const char *id);
-/* The table's job brought to what the store says: made if missing, waiters told at its end. */
+/* The table's job brought to what the store says: made if missing, waiters told at its end. Others may be forgotten,
+ * but not this one. */
 struct mg_job *mg_jobs_update(mg_jobs *jobs, const struct mg_store_job *info);
 void mg_jobs_drop(mg_jobs *jobs, const char *id);
-/* What every write's callback begins with: job and events of the result. */
+/* What every write's callback begins with: job and events of the result, and whether the store works. */
 void mg_jobs_take(mg_jobs *jobs, const struct mg_store_result *result);
 /* Fills a problem for a store's code; true if it was one. */
 bool mg_jobs_store_problem(mg_jobs *jobs, const struct mg_store_result *result, struct mg_reply *reply);
@@ -188,7 +204,8 @@ void mg_listeners_drop_all(mg_jobs *jobs);
 /* Starts what may start now. */
 void mg_jobs_schedule(mg_jobs *jobs);
 unsigned mg_jobs_position(mg_jobs *jobs, const struct mg_job *job);
-size_t mg_jobs_unfinished(const mg_jobs *jobs, const char *owner);
+/* How many jobs no worker has been given yet: they are read, wait for timings, or are queued. owner NULL: all. */
+size_t mg_jobs_not_started(const mg_jobs *jobs, const char *owner);
 void mg_jobs_note_time(mg_jobs *jobs, const struct mg_job *job);
 void mg_jobs_note_death(mg_jobs *jobs);
 /* A worker ended as it should: claiming goes on if it had stopped. */
@@ -203,21 +220,46 @@ void mg_run_saved(void *ctx, const struct mg_store_result *result);
 
 /* ---- jobs_watch.c: once a tick ---- */
 enum { MG_TICK_MS = 1000 };
-/* Kills the job's worker if it hangs. */
+/* Kills the job's worker if it hangs; saves again what the store did not take. */
 void mg_run_watch(mg_jobs *jobs, struct mg_job *job);
-/* Ends a job whose worker is gone and whose end the store did not take, or gives it back to the queue. */
-void mg_run_settle(mg_jobs *jobs, struct mg_job *job);
 /* Notices that the store's file was removed or replaced. */
 void mg_jobs_watch_store(mg_jobs *jobs);
+
+/* ---- jobs_settle.c ---- */
+/* The job's end, or its way back to the queue, is kept whole and given to the store until that takes it; what of its
+ * run the store does not have goes along with an end. Nothing happens if its end is under way already. */
+void mg_job_finish(mg_jobs *jobs, struct mg_job *job, const struct mg_store_outcome *outcome);
+void mg_job_requeue(mg_jobs *jobs, struct mg_job *job, enum mg_requeue_cause cause, const char *error);
+void mg_ending_free(struct mg_ending *ending);
+/* A save of points was answered that an end may wait for. */
+void mg_ending_saved(mg_jobs *jobs, struct mg_job *job, bool stored);
+/* Once a tick: ends that the store did not take, and jobs that nobody takes care of any more. */
+void mg_job_settle(mg_jobs *jobs, struct mg_job *job);
+
+/* ---- jobs_save.c ---- */
+struct mg_change {
+    struct mg_store_points points; /* all owned */
+    struct mg_store_progress progress;
+};
+/* What the store does not have of the run's points; NULL: nothing. `assume`: the save under way succeeds. */
+struct mg_change *mg_change_of(struct mg_job *job, bool assume);
+void mg_change_free(struct mg_change *change);
+/* Saves it; where a save is under way, after that. */
+void mg_run_save_points(mg_jobs *jobs, struct mg_job *job);
+/* Saves it now, for the worker is about to go. */
+void mg_run_save_last(mg_jobs *jobs, struct mg_job *job);
+struct mg_store_progress mg_run_progress_of(const struct mg_run *run, const char *best);
+struct mg_known_point *mg_run_find_point(struct mg_run *run, const char *id);
+struct mg_store_point mg_run_store_point(const struct mg_front_point *point, enum mg_point_kind kind);
+void mg_run_free_point(const struct mg_store_point *point);
+void mg_run_free_kept(struct mg_run *run);
 
 /* ---- jobs_front.c ---- */
 struct mg_known_point *mg_run_add_point(struct mg_run *run, const struct mg_front_point *point);
 void *mg_run_copy(const void *data, size_t size);
 void mg_run_save_original(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_event *event);
-/* Points of a baseline are kept until it is complete. */
 void mg_run_keep_baseline(struct mg_run *run, const struct mg_worker_event *event);
 void mg_run_save_baseline(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_event *event);
-void mg_run_free_baseline(struct mg_run *run);
 void mg_run_save_front(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_event *event, bool keep_earlier);
 void mg_run_save_progress(mg_jobs *jobs, struct mg_job *job);
 void mg_run_progress(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_event *event);
@@ -227,7 +269,7 @@ void mg_run_end(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_event 
 void mg_run_error(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_event *event);
 /* The worker is gone without a result. */
 void mg_run_death(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_event *event);
-/* The job goes back to the queue. */
+/* The job goes back to its place in the queue. */
 void mg_run_give_back(mg_jobs *jobs, struct mg_job *job);
 
 /* ---- jobs_timing.c ---- */
@@ -245,7 +287,7 @@ void mg_timings_pin(mg_jobs *jobs, struct mg_job *job, void (*then)(mg_jobs *job
 bool mg_call_refused(struct mg_call *call, const char *owner);
 
 /* ---- jobs_submit.c ---- */
-/* A job that was validating when the daemon stopped. */
+/* Has intake read the body of a validating job, unless it does: after a restart, or where something failed. */
 void mg_jobs_read_again(mg_jobs *jobs, struct mg_job *job);
 void mg_pendings_drop_all(mg_jobs *jobs);
 

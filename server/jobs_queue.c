@@ -78,7 +78,7 @@ static int64_t class_of(const struct mg_job *job, int64_t now)
 
 static bool waits(const struct mg_job *job)
 {
-    return job->info.state == MG_JOB_QUEUED && !job->run && mg_timings_ready(job);
+    return job->info.state == MG_JOB_QUEUED && !job->run && !job->held && !job->ending && mg_timings_ready(job);
 }
 
 /* Is a before b? Times are asked for only where they decide. */
@@ -128,7 +128,7 @@ unsigned mg_jobs_position(mg_jobs *jobs, const struct mg_job *job)
     return ahead + 1;
 }
 
-size_t mg_jobs_unfinished(const mg_jobs *jobs, const char *owner)
+size_t mg_jobs_not_started(const mg_jobs *jobs, const char *owner)
 {
     size_t count = 0;
     for (const struct mg_job *job = jobs->first; job; job = job->next)

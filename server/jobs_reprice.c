@@ -116,7 +116,7 @@ static void on_snapshot(void *ctx, const struct mg_store_result *result)
     if (!is_good(r, result))
         return;
     if (!mg_file_map(&file, result->fd)) {
-        refuse(r, "store-error", "the timings cannot be read");
+        refuse(r, "store-failed", "the timings cannot be read");
         return;
     }
     if (!mg_reprice_begin(&r->pack, file.data, file.size))

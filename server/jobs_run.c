@@ -33,9 +33,9 @@ static void on_point(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_e
 
 static void on_exit_seen(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_event *event)
 {
-    job->run->worker = NULL;
     if (!job->run->finished)
         mg_run_death(jobs, job, event);
+    job->run->worker = NULL;
     mg_run_free(jobs, job);
     mg_jobs_schedule(jobs);
 }
@@ -75,6 +75,8 @@ static void on_worker(void *context, const struct mg_worker_event *event)
     case MG_WORKER_PROGRESS:
         mg_run_progress(jobs, job, event);
         break;
+    case MG_WORKER_ALIVE:
+        break;
     case MG_WORKER_REJECTED:
         mg_jobs_say(jobs, "error", "plan-rejected", "job %s: %s: %s", job->info.id, event->code, event->message);
         break;
@@ -103,9 +105,8 @@ void mg_run_free(mg_jobs *jobs, struct mg_job *job)
 {
     struct mg_run *run = job->run;
     mg_jobs_note_time(jobs, job);
-    mg_run_free_baseline(run);
     free_starts(run);
-    free(run->baseline);
+    mg_run_free_kept(run);
     free(run->known);
     if (run->timings_fd >= 0)
         close(run->timings_fd);
@@ -114,12 +115,18 @@ void mg_run_free(mg_jobs *jobs, struct mg_job *job)
     jobs->running--;
 }
 
-/* Nothing was started: the job goes back to where it was. */
-static void abandon(mg_jobs *jobs, struct mg_job *job, const char *why)
+/* Nothing was started. Counts as a death, so that a cause that stays is not met again and again without a pause. */
+static void abandon(mg_jobs *jobs, struct mg_job *job, const char *problem, const char *what, const char *why)
 {
-    mg_jobs_say(jobs, "error", "worker-start", "job %s: %s", job->info.id, why);
-    if (job->info.state == MG_JOB_RUNNING || job->info.state == MG_JOB_CANCELLING)
-        mg_run_give_back(jobs, job);
+    char detail[MG_WORKER_WHY + 200];
+    snprintf(detail, sizeof detail, "%s: %s", what, why);
+    mg_jobs_say(jobs, "error", "worker-start", "job %s: %s", job->info.id, detail);
+    mg_jobs_note_death(jobs);
+    if (job->info.state == MG_JOB_RUNNING || job->info.state == MG_JOB_CANCELLING) {
+        char *error = mg_problem_document(problem, detail, "", NULL);
+        mg_job_requeue(jobs, job, MG_REQUEUE_CRASH, error ? error : "{}");
+        free(error);
+    }
     mg_run_free(jobs, job);
 }
 
@@ -188,12 +195,12 @@ static void launch(mg_jobs *jobs, struct mg_job *job, const struct mg_store_resu
                                             .start_count = job->run->start_count,
                                             .seconds = seconds_of(jobs, job),
                                             .timings_fd = job->run->timings_fd};
-    int status = mg_worker_start(&job->run->worker, &config, on_worker, owner);
+    char why[MG_WORKER_WHY];
+    job->run->worker = mg_worker_start(&config, on_worker, owner, why);
     free_starts(job->run);
-    if (status != 0) {
+    if (!job->run->worker) {
         free(owner);
-        job->run->worker = NULL;
-        abandon(jobs, job, uv_strerror(status));
+        abandon(jobs, job, "worker-start", "the search worker could not be started", why);
         return;
     }
     jobs->stats.worker_starts++;
@@ -213,7 +220,7 @@ static void on_work(void *ctx, const struct mg_store_result *result)
     if (!job || !job->run)
         return;
     if (result->code != MG_STORE_OK || !result->text)
-        abandon(jobs, job, result->message);
+        abandon(jobs, job, "store-failed", "the job's graph could not be read", result->message);
     else
         launch(jobs, job, result);
 }
@@ -263,7 +270,8 @@ static void on_earlier(void *ctx, const struct mg_store_result *result)
                                        .arena_bytes = (uint64_t)point->arena,
                                        .host_bytes = (uint64_t)point->host};
         snprintf(front.id, sizeof front.id, "%s", point->plan);
-        mg_run_add_point(run, &front)->earlier = true;
+        struct mg_known_point *known = mg_run_add_point(run, &front);
+        known->earlier = known->sent = known->stored = true;
         run->published[run->published_count++] = front;
     }
     fetch(run, owner);
@@ -295,9 +303,7 @@ static void on_claimed(void *ctx, const struct mg_store_result *result)
         mg_timings_pin(jobs, job, load);
         return;
     }
-    if (result->code != MG_STORE_CONFLICT)
-        jobs->store_failing = true; /* the tick tries again */
-    mg_run_free(jobs, job);
+    mg_run_free(jobs, job); /* the tick tries again */
 }
 
 void mg_run_start(mg_jobs *jobs, struct mg_job *job)
@@ -307,6 +313,7 @@ void mg_run_start(mg_jobs *jobs, struct mg_job *job)
     if (!owner || !job->run)
         abort();
     jobs->running++;
+    job->run->number = ++jobs->runs;
     job->run->timings_fd = -1;
     set_base(job);
     job->run->started_at = job->run->saved_at = uv_now(jobs->config.loop);
@@ -318,11 +325,11 @@ void mg_run_start(mg_jobs *jobs, struct mg_job *job)
 void mg_run_stop(mg_jobs *jobs, struct mg_job *job)
 {
     struct mg_run *run = job->run;
-    if (!run || !run->worker || run->finished)
+    if (!run || !run->worker)
         return;
     if (jobs->hurry)
         mg_worker_kill(run->worker);
-    else if (!run->stopping)
+    else if (!run->stopping && !run->finished)
         mg_worker_stop(run->worker, MG_STOP_GRACE_MS);
     run->stopping = true;
 }

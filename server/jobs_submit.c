@@ -58,7 +58,7 @@ static bool open_normal(struct normal *normal, const json_t *meta, const struct 
                                   .require_measured = json_is_true(json_object_get(meta, "require_measured")),
                                   .seconds = number_of(meta, "seconds"),
                                   .evaluations = json_integer_value(json_object_get(meta, "evaluations"))};
-    return normal->text && normal->labels;
+    return normal->text && normal->labels && normal->models;
 }
 
 static void close_normal(struct normal *normal)
@@ -106,11 +106,14 @@ static void on_reused(void *ctx, const struct mg_store_result *result)
 {
     struct mg_call *call = ctx;
     mg_jobs *jobs = call->jobs;
-    mg_jobs_take(jobs, result);
     struct mg_job *job = mg_jobs_find(jobs, call->id);
+    if (job)
+        job->held = false;
+    mg_jobs_take(jobs, result);
+    job = mg_jobs_find(jobs, call->id);
     if (result->code == MG_STORE_OK)
         jobs->stats.reused++;
-    if (job)
+    if (job) /* where there was nothing to copy any more, it is searched for */
         answer_or_wait(call, &job->info);
     else
         answer_store_problem(call, result);
@@ -126,17 +129,16 @@ static void on_submitted(void *ctx, const struct mg_store_result *result)
         return;
     }
     jobs->stats.submitted++;
-    if (call->reuse[0]) {
-        snprintf(call->id, sizeof call->id, "%s", result->job->id);
-        mg_store_reuse(jobs->config.store, result->job->id, call->reuse, on_reused, call);
-        return; /* not in the table yet, so that no worker takes it */
-    }
     struct mg_job *job = mg_jobs_update(jobs, result->job);
     job->deadline_at = deadline_of(call->meta, job->info.created_at);
     for (size_t i = 0; i < result->n_events; i++)
         mg_listeners_tell(jobs, job->info.id, result->events[i].type, result->events[i].seq, result->events[i].data);
-    char id[16];
-    snprintf(id, sizeof id, "%s", job->info.id);
+    if (call->reuse[0]) {
+        job->held = true;
+        snprintf(call->id, sizeof call->id, "%s", job->info.id);
+        mg_store_reuse(jobs->config.store, call->id, call->reuse, on_reused, call);
+        return;
+    }
     answer_or_wait(call, &job->info);
     mg_jobs_schedule(jobs);
 }
@@ -248,39 +250,41 @@ void mg_pendings_drop_all(mg_jobs *jobs)
     }
 }
 
-static void on_patched(void *ctx, const struct mg_store_result *result)
+static void fail_validating(struct mg_pending *pending)
 {
-    mg_jobs_take(ctx, result);
+    const struct mg_reply *answer = &pending->answer;
+    struct mg_job *job = mg_jobs_find(pending->jobs, pending->id);
+    char *error = mg_problem_document(answer->problem, answer->detail, answer->pointer, NULL);
+    const struct mg_store_outcome outcome = {
+        .state = MG_JOB_FAILED, .error = error ? error : "{}", .lower_bound = -1, .smallest_found = -1};
+    if (job)
+        mg_job_finish(pending->jobs, job, &outcome);
+    free(error);
+    end_pending(pending);
 }
 
 static void on_accepted(void *ctx, const struct mg_store_result *result)
 {
     struct mg_pending *pending = ctx;
     mg_jobs *jobs = pending->jobs;
-    mg_jobs_take(jobs, result);
+    mg_run_saved(jobs, result);
     struct mg_job *job = mg_jobs_find(jobs, pending->id);
+    if (result->code == MG_STORE_INVALID) {
+        mg_reply_fail(&pending->answer, "internal", "", "%s", result->message);
+        fail_validating(pending);
+        return;
+    }
     if (job && result->code == MG_STORE_OK) {
         char *labels = json_dumps(json_object_get(pending->meta, "labels"), JSON_COMPACT);
         job->deadline_at = deadline_of(pending->meta, job->info.created_at);
-        mg_store_patch(jobs->config.store, pending->id, text_of(pending->meta, "name"), labels, on_patched, jobs);
+        mg_store_patch(jobs->config.store, pending->id, text_of(pending->meta, "name"), labels, mg_run_saved, jobs);
         free(labels);
     }
     end_pending(pending);
     mg_jobs_schedule(jobs);
 }
 
-static void fail_validating(struct mg_pending *pending)
-{
-    const struct mg_reply *answer = &pending->answer;
-    char *error = mg_problem_document(answer->problem, answer->detail, answer->pointer, NULL);
-    const struct mg_store_outcome outcome = {
-        .state = MG_JOB_FAILED, .error = error ? error : "{}", .lower_bound = -1, .smallest_found = -1};
-    mg_store_finish(pending->jobs->config.store, pending->id, &outcome, NULL, on_patched, pending->jobs);
-    free(error);
-    end_pending(pending);
-}
-
-/* Intake's answer for a job that exists. */
+/* Intake's answer for a job that exists. Where it is lost, mg_job_settle has the body read again. */
 static void settle(struct mg_pending *pending)
 {
     struct normal normal;
@@ -296,10 +300,12 @@ static void settle(struct mg_pending *pending)
         fail_validating(pending);
         return;
     }
-    if (open_normal(&normal, pending->meta, answer))
+    if (open_normal(&normal, pending->meta, answer)) {
         mg_store_accept(pending->jobs->config.store, pending->id, &normal.request, on_accepted, pending);
-    else
+    } else {
+        mg_jobs_say(pending->jobs, "error", "body", "job %s: the answer of intake cannot be read", pending->id);
         end_pending(pending);
+    }
     close_normal(&normal);
 }
 
@@ -389,7 +395,7 @@ static void on_clock(uv_timer_t *clock)
     free(type);
 }
 
-/* ---- after a restart ---- */
+/* ---- after a restart, or a failure ---- */
 
 /* `form`: a JSON object whose members are passed on, or "". */
 static char *intake_args(const mg_jobs *jobs, const char *form)
@@ -428,6 +434,9 @@ static void on_body(void *ctx, const struct mg_store_result *result)
 
 void mg_jobs_read_again(mg_jobs *jobs, struct mg_job *job)
 {
+    for (const struct mg_pending *pending = jobs->pendings; pending; pending = pending->next)
+        if (strcmp(pending->id, job->info.id) == 0)
+            return;
     struct mg_pending *pending = new_pending(jobs, NULL, job->info.id);
     mg_store_get_body(jobs->config.store, pending->id, on_body, pending);
 }

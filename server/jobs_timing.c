@@ -11,7 +11,7 @@
 #include "server/timing_pack.h"
 #include "store/timings.h"
 
-enum { LOOK_AGAIN_MS = 1500 };
+enum { LOOK_AGAIN_MS = 1500, PAUSE_MS = 10000 };
 
 struct mg_timing_question {
     struct mg_timing_question *next; /* while intake has it */
@@ -48,7 +48,7 @@ static void end_look(struct mg_timing_question *q, bool there)
     struct mg_job *job = mg_jobs_find(q->jobs, q->id);
     if (job) {
         job->measured = there ? MG_TIMINGS_THERE : MG_TIMINGS_MISSING;
-        job->looked_at = uv_now(q->jobs->config.loop);
+        job->look_at = uv_now(q->jobs->config.loop) + LOOK_AGAIN_MS;
     }
     free(q);
 }
@@ -161,10 +161,10 @@ static bool is_asked_for(const mg_jobs *jobs, const struct mg_job *asking)
 static bool should_look(const mg_jobs *jobs, const struct mg_job *job)
 {
     bool open = job->info.state == MG_JOB_QUEUED || job->info.state == MG_JOB_WAITING;
-    if (!open || !uses_timings(job) || jobs->draining)
+    if (!open || job->held || !uses_timings(job) || jobs->draining)
         return false;
     return job->measured == MG_TIMINGS_UNASKED || (job->measured == MG_TIMINGS_MISSING && job->info.require_measured &&
-                                                   uv_now(jobs->config.loop) - job->looked_at >= LOOK_AGAIN_MS);
+                                                   uv_now(jobs->config.loop) >= job->look_at);
 }
 
 void mg_timings_look(mg_jobs *jobs)
@@ -179,11 +179,24 @@ void mg_timings_look(mg_jobs *jobs)
 
 /* ---- what is used ---- */
 
+/* What demands measured prices does not run without: it waits a while in the queue. */
+static void give_back(mg_jobs *jobs, struct mg_job *job)
+{
+    mg_jobs_say(jobs, "error", "timings", "job %s waits: its measured prices cannot be read", job->info.id);
+    job->measured = MG_TIMINGS_MISSING;
+    job->look_at = uv_now(jobs->config.loop) + PAUSE_MS;
+    mg_run_give_back(jobs, job);
+    mg_run_free(jobs, job);
+}
+
 /* Goes on with the job, unless it has gone. */
 static void proceed(struct mg_timing_question *q)
 {
     struct mg_job *job = mg_jobs_find(q->jobs, q->id);
-    if (job && job->run)
+    bool there = job && job->run;
+    if (there && job->info.require_measured && job->run->timings_fd < 0)
+        give_back(q->jobs, job);
+    else if (there)
         q->then(q->jobs, job);
     free(q);
 }
@@ -193,7 +206,7 @@ static void on_snapshot(void *ctx, const struct mg_store_result *result)
     struct mg_timing_question *q = ctx;
     struct mg_job *job = mg_jobs_find(q->jobs, q->id);
     if (result->code != MG_STORE_OK)
-        mg_jobs_say(q->jobs, "error", "timings", "job %s is priced by the model: %s", q->id, result->message);
+        mg_jobs_say(q->jobs, "error", "timings", "job %s has no measured prices: %s", q->id, result->message);
     else if (job && job->run)
         job->run->timings_fd = fcntl(result->fd, F_DUPFD_CLOEXEC, 3);
     proceed(q);

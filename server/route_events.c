@@ -67,18 +67,26 @@ static void open_stream(struct listener *listener)
     listener->stream = mg_stream_open(req, release_listener, listener);
 }
 
+/* No event, but what became of them. */
+static bool is_word(const struct mg_event *event)
+{
+    return !strcmp(event->type, "missing") || !strcmp(event->type, "failed") || !strcmp(event->type, "nothing");
+}
+
 /* A single event that says that there is nothing to stream. */
 static bool answer_without_stream(struct listener *listener, const struct mg_event *event)
 {
     struct mg_request *req = listener->req;
-    bool missing = !strcmp(event->type, "missing");
-    if (!missing && strcmp(event->type, "nothing") != 0)
+    bool missing = !strcmp(event->type, "missing"), failed = !strcmp(event->type, "failed");
+    if (!is_word(event))
         return false;
     listener->ticket = 0;
     if (listener->polling)
         uv_timer_stop(&listener->timer);
     if (missing)
         mg_reply_problem(req, "not-found", NULL, "there is no such job");
+    else if (failed)
+        mg_reply_problem(req, "store-failed", NULL, "the events cannot be read");
     else
         mg_reply_empty(req, 204);
     return true;
@@ -92,7 +100,8 @@ static void on_event(void *context, const struct mg_event *event)
         return;
     if (first)
         open_stream(listener);
-    send_event(listener, event, first);
+    if (!is_word(event))
+        send_event(listener, event, first);
     if (event->last) {
         listener->ticket = 0;
         mg_stream_end(listener->http, listener->stream);

@@ -26,14 +26,15 @@ int mg_spool_open(const char *data_dir)
     char path[4096];
     snprintf(path, sizeof path, "%s/spool", data_dir);
     if (mkdir(path, 0700) != 0 && errno != EEXIST)
-        return -1;
+        return -errno;
     int fd = open(path, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (fd >= 0)
         return fd;
     snprintf(path, sizeof path, "%s/spool/XXXXXX", data_dir);
     fd = mkostemp(path, O_CLOEXEC);
-    if (fd >= 0)
-        unlink(path);
+    if (fd < 0)
+        return -errno;
+    unlink(path);
     return fd;
 }
 

@@ -11,7 +11,7 @@
 int mg_memfd(const char *name);
 /* No more writes, growth or shrinking. */
 bool mg_memfd_seal(int fd);
-/* An open file in DIR/spool that has no name any more, -1 on failure. */
+/* An open file in DIR/spool that has no name any more, -errno on failure. */
 int mg_spool_open(const char *data_dir);
 
 struct mg_spawn {

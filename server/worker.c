@@ -2,6 +2,7 @@
  * exit was seen and both pipes have run dry. */
 #include "server/worker.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
 #include <signal.h>
@@ -33,6 +34,7 @@ struct mg_worker {
     unsigned open_handles;
     bool ended, protocol_error;
     bool attempted, spawned; /* uv_spawn was called, and went well */
+    bool gone;               /* its process id may be another's */
     int64_t exit_status;
     int signal;
 };
@@ -177,6 +179,10 @@ static bool tell(mg_worker *worker, const json_t *line)
         return tell_front(worker, line);
     if (strcmp(type, "progress") == 0)
         return tell_progress(worker, line);
+    if (strcmp(type, "alive") == 0) {
+        worker->event(worker->context, &(struct mg_worker_event){.kind = MG_WORKER_ALIVE});
+        return true;
+    }
     if (strcmp(type, "baseline") == 0)
         return tell_words(worker, line, MG_WORKER_BASELINE);
     if (strcmp(type, "rejected") == 0)
@@ -228,9 +234,7 @@ static void on_closed(uv_handle_t *handle)
     mg_worker *worker = handle->data;
     if (--worker->open_handles > 0)
         return;
-    if (worker->spool >= 0)
-        close(worker->spool);
-    if (worker->spawned) {
+    if (worker->spawned) { /* the spool can still be read */
         struct mg_worker_event event = {.kind = MG_WORKER_EXIT,
                                         .exit_status = (int)worker->exit_status,
                                         .signal = worker->signal,
@@ -239,6 +243,8 @@ static void on_closed(uv_handle_t *handle)
                                         .errors = worker->errors};
         worker->event(worker->context, &event);
     }
+    if (worker->spool >= 0)
+        close(worker->spool);
     free(worker);
 }
 
@@ -262,6 +268,7 @@ static void one_less(mg_worker *worker)
 static void on_ended(uv_process_t *process, int64_t status, int number)
 {
     mg_worker *worker = process->data;
+    worker->gone = true;
     worker->exit_status = status;
     worker->signal = number;
     one_less(worker);
@@ -294,12 +301,14 @@ static void on_grace_over(uv_timer_t *timer)
 
 void mg_worker_kill(mg_worker *worker)
 {
-    uv_process_kill(&worker->process, SIGKILL);
+    if (!worker->gone)
+        uv_process_kill(&worker->process, SIGKILL);
 }
 
 void mg_worker_stop(mg_worker *worker, unsigned grace_ms)
 {
-    uv_process_kill(&worker->process, SIGTERM);
+    if (!worker->gone)
+        uv_process_kill(&worker->process, SIGTERM);
     uv_timer_start(&worker->grace, on_grace_over, grace_ms, 0);
 }
 
@@ -315,6 +324,7 @@ static bool write_starts(int fd, const struct mg_worker_config *config)
     return true;
 }
 
+/* A descriptor or -errno. */
 static int make_input(const struct mg_worker_config *config)
 {
     struct mg_worker_head head = {.magic = "MGWORK1",
@@ -324,12 +334,13 @@ static int make_input(const struct mg_worker_config *config)
                                   .seconds = config->seconds};
     int fd = mg_memfd("job");
     if (fd < 0)
-        return -1;
+        return -errno;
     if (mg_write_all(fd, &head, sizeof head) && mg_write_all(fd, config->request, config->request_size) &&
         mg_write_all(fd, config->graph, config->graph_size) && write_starts(fd, config) && mg_memfd_seal(fd))
         return fd;
+    int error = errno;
     close(fd);
-    return -1;
+    return -error;
 }
 
 static void init_handles(mg_worker *worker, uv_loop_t *loop)
@@ -361,32 +372,50 @@ static int spawn_worker(mg_worker *worker, const struct mg_worker_config *config
     return mg_spawn(&worker->process, &what);
 }
 
-int mg_worker_start(mg_worker **out, const struct mg_worker_config *config, mg_worker_cb event, void *context)
+/* 0, or a negative error that `why` tells with what it befell. */
+static int begin(mg_worker *worker, const struct mg_worker_config *config, char *why)
 {
-    mg_worker *worker = calloc(1, sizeof *worker);
-    int input = make_input(config), status = UV_EMFILE;
+    const char *dir = "", *what = "the job for the worker";
+    int input = make_input(config), status = input;
     int timings = config->timings_fd >= 0 ? config->timings_fd : mg_memfd("no-timings");
-    *out = worker;
-    if (!worker)
-        abort();
-    worker->event = event;
-    worker->context = context;
-    worker->spool = mg_spool_open(config->data_dir);
-    init_handles(worker, config->loop);
-    worker->attempted = input >= 0 && timings >= 0 && worker->spool >= 0;
-    if (worker->attempted)
+    if (status >= 0 && timings < 0)
+        status = -errno;
+    if (status >= 0) {
+        dir = config->data_dir;
+        what = "/spool";
+        status = worker->spool = mg_spool_open(config->data_dir);
+    }
+    if (status >= 0) {
+        dir = "";
+        what = config->executable;
+        worker->attempted = true;
         status = spawn_worker(worker, config, input, timings);
+    }
+    if (status < 0)
+        snprintf(why, MG_WORKER_WHY, "%s%s: %s", dir, what, uv_strerror(status));
     if (input >= 0)
         close(input);
     if (timings >= 0 && timings != config->timings_fd)
         close(timings);
-    worker->spawned = status == 0;
-    if (worker->spawned) {
-        uv_read_start((uv_stream_t *)&worker->out, on_alloc, on_read);
-        uv_read_start((uv_stream_t *)&worker->err, on_alloc, on_read);
-    } else {
-        close_all(worker);
-        *out = NULL;
-    }
     return status;
+}
+
+mg_worker *mg_worker_start(const struct mg_worker_config *config, mg_worker_cb event, void *context,
+                           char why[static MG_WORKER_WHY])
+{
+    mg_worker *worker = calloc(1, sizeof *worker);
+    if (!worker)
+        abort();
+    worker->event = event;
+    worker->context = context;
+    worker->spool = -1;
+    init_handles(worker, config->loop);
+    worker->spawned = begin(worker, config, why) == 0;
+    if (!worker->spawned) {
+        close_all(worker);
+        return NULL;
+    }
+    uv_read_start((uv_stream_t *)&worker->out, on_alloc, on_read);
+    uv_read_start((uv_stream_t *)&worker->err, on_alloc, on_read);
+    return worker;
 }

@@ -10,7 +10,7 @@
 
 #include "server/pareto.h"
 
-enum { MG_WORKER_LINE = 4096, MG_WORKER_IN = 3, MG_WORKER_SPOOL = 4, MG_WORKER_TIMINGS = 5 };
+enum { MG_WORKER_LINE = 4096, MG_WORKER_WHY = 1200, MG_WORKER_IN = 3, MG_WORKER_SPOOL = 4, MG_WORKER_TIMINGS = 5 };
 
 struct mg_worker_head {
     char magic[8]; /* "MGWORK1" */
@@ -25,6 +25,7 @@ struct mg_worker_head {
  * baseline {name, points, reason}: all points of this series have been sent
  * front {ids, final}: the published front from now on; all its points have been sent
  * progress {evaluations, elapsed_s, fraction, accepted, rejected, latency_s, peak_bytes}
+ * alive: nothing else was said for a while
  * rejected {reason, message}: the checker refused a plan
  * end {outcome, stopped_by, lower_bound_bytes, lower_bound_operator, evaluations, accepted, rejected,
  *   restored, elapsed_s, prices: [4], operators}
@@ -37,6 +38,7 @@ enum mg_worker_event_kind {
     MG_WORKER_BASELINE,
     MG_WORKER_FRONT,
     MG_WORKER_PROGRESS,
+    MG_WORKER_ALIVE,
     MG_WORKER_REJECTED,
     MG_WORKER_END,   /* the last but EXIT when all went well */
     MG_WORKER_ERROR, /* the worker says why it cannot do the job */
@@ -97,8 +99,9 @@ struct mg_worker_config {
 typedef struct mg_worker mg_worker;
 typedef void (*mg_worker_cb)(void *context, const struct mg_worker_event *event);
 
-/* 0 or a negative libuv error. The worker is freed after EXIT was reported. */
-int mg_worker_start(mg_worker **out, const struct mg_worker_config *config, mg_worker_cb event, void *context);
+/* NULL: `why` says what failed. The worker is freed after EXIT was reported. */
+mg_worker *mg_worker_start(const struct mg_worker_config *config, mg_worker_cb event, void *context,
+                           char why[static MG_WORKER_WHY]);
 /* Hand over the front and end (SIGTERM); killed if that takes more than `grace_ms`. */
 void mg_worker_stop(mg_worker *worker, unsigned grace_ms);
 void mg_worker_kill(mg_worker *worker);

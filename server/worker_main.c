@@ -28,7 +28,7 @@
 #include "server/worker.h"
 
 enum { MAX_GRAPH = 1 << 30, OUT_ROOM = 1 << 16 };
-static const double batch_seconds = 2, progress_seconds = 0.5;
+static const double batch_seconds = 2, progress_seconds = 0.5, alive_seconds = 3;
 
 struct spooled {
     char id[17];
@@ -52,7 +52,7 @@ struct run {
     struct spooled *spooled; /* plans in the spool: those of a point live only as long as its report */
     size_t spooled_count, spooled_capacity;
     uint64_t spool_at;
-    double started, published_at, progress_at;
+    double started, published_at, progress_at, said_at;
     /* control lines that the pipe did not take yet */
     char *out;
     size_t out_size, out_capacity;
@@ -124,6 +124,7 @@ static void end_line(struct run *run, struct mg_writer *w)
         run->broken = true;
     else
         queue(run, w->data, w->size);
+    run->said_at = now(NULL);
     mg_writer_release(w);
     flush_some(run);
 }
@@ -216,6 +217,7 @@ static struct spooled *spool(struct run *run, const struct mg_point *point)
         run->spool_at += size;
     } else {
         run->spool_error = entry ? errno : 0;
+        run->spooled_count -= entry != NULL;
         run->broken = true;
     }
     free(blob);
@@ -321,13 +323,22 @@ static void set_limits(struct run *run, const struct mg_figures *original)
 
 /* ---- the observer ---- */
 
+/* A search that has found nothing yet has no progress to tell of. */
+static void say_alive(struct run *run)
+{
+    struct mg_writer w;
+    begin_line(&w, "alive");
+    end_line(run, &w);
+}
+
 static bool on_poll(void *context)
 {
     struct run *run = context;
-    if (run->changed || run->out_size) {
-        flush_some(run);
-        publish_if_due(run, now(NULL));
-    }
+    double time = now(NULL);
+    flush_some(run);
+    publish_if_due(run, time);
+    if (run->out_size == 0 && time - run->said_at >= alive_seconds)
+        say_alive(run);
     return mg_interrupted() || run->broken;
 }
 
@@ -569,10 +580,10 @@ static void work(struct run *run)
         code = mg_search(run->graph, &run->options, &observer, &run->arena, &result, &err);
     if (code == MG_OK && !run->broken)
         finish(run, &result);
-    else if (code != MG_OK)
-        send_error(run, mg_code_name(err.code), &err);
     if (run->spool_error)
         send_spool_error(run);
+    else if (code != MG_OK)
+        send_error(run, mg_code_name(err.code), &err);
 }
 
 /* argv: worker PARENT MEMORY_BYTES SPOOL_BYTES */
@@ -591,7 +602,7 @@ int mg_cmd_worker(int argc, char **argv)
         return MG_EXIT_FAILED;
     fcntl(STDOUT_FILENO, F_SETFL, fcntl(STDOUT_FILENO, F_GETFL) | O_NONBLOCK);
     struct run run = {.started = now(NULL)};
-    run.published_at = run.progress_at = run.started - progress_seconds;
+    run.published_at = run.progress_at = run.said_at = run.started - progress_seconds;
     mg_arena_init(&run.arena, SIZE_MAX);
     work(&run);
     bool good = !run.broken;

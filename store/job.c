@@ -252,9 +252,7 @@ static void replace_point(struct mg_op *op, struct mg_db *db, int64_t number, co
         mg_op_fail(op, MG_STORE_INVALID, "plan %s cannot stand for %s", r->by, r->plan);
         return;
     }
-    if (MG_RUN(db, REPLACE_POINT, job, mg_text(r->plan), mg_text(r->by)) == 0) {
-        mg_op_fail(op, MG_STORE_INVALID, "plan %s is not in the front", r->plan);
-    }
+    MG_RUN(db, REPLACE_POINT, job, mg_text(r->plan), mg_text(r->by));
     MG_RUN(db, DROP_PLAN, job, mg_text(r->plan));
 }
 

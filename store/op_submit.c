@@ -236,6 +236,7 @@ void mg_op_run_reuse(struct mg_op *op, struct mg_db *db)
 {
     struct mg_store_job *job = mg_job_find(op, db, op->args.id), *source = NULL;
     if (job) {
+        op->result.job = job;
         source = mg_job_find(op, db, op->args.text);
     }
     if (!source) {

@@ -70,7 +70,7 @@ enum mg_job_stop {
 enum mg_point_kind { MG_POINT_ORIGINAL = 0, MG_POINT_FRONT, MG_POINT_BASELINE };
 enum mg_job_sort { MG_SORT_CREATED = 0, MG_SORT_PEAK, MG_SORT_SAVING, MG_SORT_DURATION };
 enum mg_requeue_cause {
-    MG_REQUEUE_DRAIN, /* the daemon stops: keeps its place in the queue */
+    MG_REQUEUE_DRAIN, /* the daemon stops: keeps its place in the queue, and what it has waited */
     MG_REQUEUE_CRASH  /* the worker died: end of the queue; the second time the job fails */
 };
 
@@ -177,7 +177,8 @@ struct mg_store_point {
     int k;                   /* read only: ordinal once the job has ended, else -1; 0: the original */
     struct mg_blob blob;     /* write only: the plan, compressed; a known plan may leave it empty */
 };
-/* `plan` left the front because `by` is as good or better (or stands for it after thinning). */
+/* `plan` left the front because `by` is as good or better (or stands for it after thinning). One that is not in the
+ * front, for it left already or was never saved, is left out. */
 struct mg_store_replacement {
     const char *plan, *by;
 };

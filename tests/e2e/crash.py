@@ -187,9 +187,30 @@ def fill(path, leave):
         os.posix_fallocate(file.fileno(), 0, max(1, disk.f_bavail * disk.f_frsize - leave))
 
 
+def test_no_place_for_the_spool(t):
+    """A worker that cannot be started is tried twice, with a reason at the end, and not in a loop."""
+    daemon = Daemon("--workers", "1")
+    spool = os.path.join(daemon.data, "spool")
+    shutil.rmtree(spool, ignore_errors=True)
+    with open(spool, "w"):
+        pass
+    ids = [daemon.post("/optimize", {**GRAPH, "budget": {"evaluations": 20, "seed": seed}}).json["id"] for seed in range(4)]
+    done = ended(daemon, ids[0], 60)
+    t.equal("fails after two tries", (done["state"], done["attempts"]), ("failed", 2))
+    t.equal("the problem has a name", done["error"]["type"], "/errors/worker-start")
+    t.check("and a place", spool in done["error"]["detail"] and "not a directory" in done["error"]["detail"], done["error"])
+    t.check("no more are tried at once", until(lambda: daemon.get("/readyz").status == 503, 20))
+    tried = [line["event"] for line in daemon.log_lines()].count("worker-start")
+    t.check("five in all", tried == 5, tried)
+    for job_id in ids:
+        daemon.post("/jobs/%s/cancel" % job_id)
+    t.equal("stops cleanly", daemon.close(), 0)
+
+
 def test_disk_full(t):
     with small_disk(24 << 20) as folder:
         if not folder:
+            print("SKIPPED: no small disk can be mounted here (it takes root); that a full disk is named is not tested")
             return
         daemon = Daemon("--workers", "1", "--min-free", "0", data=os.path.join(folder, "data"))
         job_id = daemon.post("/optimize", job_body(60)).json["id"]
@@ -487,6 +508,7 @@ def test_interrupt_from_a_terminal(t):
 tests = Tests()
 tests.run(test_worker_killed, test_resumes_from_its_plans, test_worker_killed_twice, test_evaluations_start_over,
           test_deaths_stop_claiming, test_intake_killed, test_daemon_killed, test_drain, test_validating,
-          test_interrupt_from_a_terminal, test_worker_hangs, test_store_replaced, test_disk_full,
+          test_interrupt_from_a_terminal, test_worker_hangs, test_store_replaced, test_no_place_for_the_spool,
+          test_disk_full,
           test_class_and_a_damaged_store)
 tests.end()
