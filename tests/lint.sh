@@ -76,6 +76,17 @@ exec_objects() {
     echo "$pattern):"
 }
 
+# A problem that errors.def does not know has no status, and its type leads nowhere.
+check_problems() {
+    local name bad=0
+    for name in $(sources 'server/*.c' | xargs perl -0ne \
+        'print "$1\n" while /\b(?:mg_reply_fail|mg_reply_problem|mg_call_fail|mg_problem_document|refuse|abandon)\(\s*[^"();]*"([a-z-]+)"/g' |
+        sort -u); do
+        grep -qF "PROBLEM(\"$name\"" server/errors.def || { echo "$name is not in server/errors.def"; bad=1; }
+    done
+    return $bad
+}
+
 check_tidy() {
     sources 'core/*.c' 'core/**/*.c' 'store/*.c' 'server/*.c' |
         FLAGS=$FLAGS xargs -r -P "$JOBS" -n 4 sh -c 'clang-tidy --quiet --warnings-as-errors="*" "$@" -- $FLAGS 2>/dev/null' tidy
@@ -96,6 +107,7 @@ step 'each header alone' check_headers
 step 'the interface of the core' check_interface
 step 'core files stand on their own includes' check_includes
 step 'symbols of the core' check_symbols
+step 'names of problems' check_problems
 need cppcheck && step 'cppcheck' check_cppcheck
 need clang-tidy && step 'clang-tidy' check_tidy
 [ $status = 0 ] && echo 'lint: clean'

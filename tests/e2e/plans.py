@@ -80,7 +80,8 @@ def test_asking(t):
     t.equal("still wanted", measurements("best")[0]["state"], "wanted")
     for path, body, status, problem in (("best", {"device": 3}, 422, "invalid-request"), ("best", {"x": 1}, 422, "invalid-request"),
                                         ("best", {"device": ""}, 422, "invalid-request"), ("best", {"device": "class:xyz"}, 422, "invalid-request"),
-                                        ("best", {"device": "class:0123456789ABCDEF"}, 422, "invalid-request"), ("best", "", 202, ""),
+                                        ("best", {"device": "class:0123456789ABCDEF"}, 422, "invalid-request"),
+                                        ("best", {"device": "class:0123456789abcdef"}, 422, "invalid-request"), ("best", "", 202, ""),
                                         ("99", {}, 404, "plan-not-found"), ("ffffffffffffffff", {}, 404, "plan-not-found")):
         answer = daemon.request("POST", "/jobs/%s/plans/%s/measure" % (job["id"], path), body)
         t.equal("%s %s" % (path, body), (answer.status, answer.problem), (status, problem))

@@ -23,7 +23,7 @@ struct mg_jobs {
     mg_reply_cb done;
     mg_event_cb event;
     void *context;
-    const char *kind; /* "flood", "steps", "once" or "silent" */
+    const char *kind; /* "flood", "steps", "once", "silent", or how it fails: "failed" at once, "cut" after an event */
     uint64_t sent, until;
     unsigned asked, forgotten;
 };
@@ -47,6 +47,8 @@ static void on_event_timer(uv_timer_t *timer)
         snprintf(text, sizeof text, "{\"n\":%llu}", (unsigned long long)jobs->sent);
     event.sequence = jobs->sent++;
     event.type = !event.sequence ? "snapshot" : event.sequence < jobs->until ? "front" : "end";
+    if (event.sequence == jobs->until && (!strcmp(jobs->kind, "failed") || !strcmp(jobs->kind, "cut")))
+        event.type = "failed";
     event.size = strlen(text);
     event.last = event.sequence == jobs->until;
     if (event.last)
@@ -64,7 +66,10 @@ mg_ticket mg_jobs_listen(mg_jobs *jobs, const char *const *ids, size_t count, in
     jobs->event = event;
     jobs->context = context;
     jobs->sent = since > 0 ? (uint64_t)since + 1 : 0;
-    jobs->until = strcmp(jobs->kind, "flood") ? 5 : 1u << 30;
+    jobs->until = !strcmp(jobs->kind, "flood")    ? 1u << 30
+                  : !strcmp(jobs->kind, "failed") ? 0
+                  : !strcmp(jobs->kind, "cut")    ? 1
+                                                  : 5;
     if (strcmp(jobs->kind, "silent") != 0)
         uv_timer_start(&jobs->timer, on_event_timer, 2, 1);
     return ++jobs->asked;
@@ -319,6 +324,26 @@ Test(http, long_polling_gathers_what_is_there)
     cr_assert(strstr(text, "{\"events\":[{\"id\":3,\"type\":\"front\",\"job\":\"job\",\"data\":{\"n\":3}}"), "%s",
               text);
     cr_assert(strstr(text, "\"next\":5}"), "%s", text);
+    close(fd);
+    close_fixture(&f);
+}
+
+Test(http, events_that_cannot_be_read_are_told)
+{
+    struct fixture f;
+    bool closed;
+    open_fixture(&f);
+    int fd = ask(&f, "/jobs/failed/events", "Connection: close\r\n");
+    const char *text = take(&f, fd, NULL, &closed);
+    cr_assert(strstr(text, "HTTP/1.1 503") && strstr(text, "/errors/store-failed"), "%s", text);
+    close(fd);
+    fd = ask(&f, "/jobs/failed/events?wait=5", "Accept: application/json\r\nConnection: close\r\n");
+    text = take(&f, fd, NULL, &closed);
+    cr_assert(strstr(text, "HTTP/1.1 503") && strstr(text, "/errors/store-failed"), "%s", text);
+    close(fd);
+    fd = ask(&f, "/jobs/cut/events", "Connection: close\r\n");
+    text = take(&f, fd, NULL, &closed);
+    cr_assert(closed && strstr(text, "event: snapshot") && !strstr(text, "failed"), "%s", text);
     close(fd);
     close_fixture(&f);
 }
