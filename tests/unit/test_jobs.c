@@ -480,6 +480,43 @@ Test(jobs, a_worker_that_does_not_leave)
     tear_down(&b);
 }
 
+Test(jobs, a_worker_that_lives_is_left_alone)
+{
+    struct bench b = {0};
+    set_up(&b);
+    submit(&b, ", \"seconds\": 0, \"evaluations\": 5");
+    for (unsigned i = 0; i < 1000; i++) {
+        mg_jobs_tick(b.jobs);
+        if (i % 50 == 0)
+            say(&b, (struct mg_worker_event){.kind = MG_WORKER_ALIVE});
+    }
+    cr_expect_eq(self.worker.killed, 0);
+    for (unsigned i = 0; i < 50000 && !self.worker.killed; i++)
+        mg_jobs_tick(b.jobs);
+    cr_expect_eq(self.worker.killed, 1, "one that is silent is not");
+    say_exit(&b, 9);
+    tear_down(&b);
+}
+
+Test(jobs, the_job_that_was_updated_is_not_forgotten)
+{
+    struct bench b = {0};
+    struct mg_store_job info = {.state = MG_JOB_RUNNING};
+    set_up(&b);
+    strcpy(info.id, "oldest");
+    mg_jobs_update(b.jobs, &info);
+    info.state = MG_JOB_SUCCEEDED;
+    for (unsigned i = 0; i < MG_RECENT_JOBS + 2; i++) {
+        snprintf(info.id, sizeof info.id, "%u", i);
+        mg_jobs_update(b.jobs, &info);
+    }
+    cr_expect_null(mg_jobs_find(b.jobs, "0"));
+    strcpy(info.id, "oldest");
+    const struct mg_job *job = mg_jobs_update(b.jobs, &info);
+    cr_expect_eq(job, mg_jobs_find(b.jobs, "oldest"));
+    tear_down(&b);
+}
+
 static void on_drained(void *context)
 {
     (void)context;
