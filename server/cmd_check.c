@@ -1,7 +1,6 @@
 /* GRAPH is a native JSON graph or zoo:NAME with --set and --training; a graph file that holds a
  * forward graph takes --training as well. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "server/file.h"
@@ -10,8 +9,7 @@
 struct check {
     struct mg_source source;
     const char *path; /* of the plan */
-    char *text;
-    size_t size;
+    struct mg_file plan;
 };
 
 static void write_verdict(struct mg_writer *w, const struct mg_verdict *verdict)
@@ -53,8 +51,8 @@ static int check(void *context)
     struct mg_verdict verdict;
     struct mg_error err;
     struct mg_arena *arena = &c->source.arena;
-    if (mg_plan_read(c->source.graph, c->text, c->size, arena, &plan, &err) != MG_OK)
-        return mg_source_complain_plan(&c->source, c->path, c->text, c->size, &err);
+    if (mg_plan_read(c->source.graph, c->plan.data, c->plan.size, arena, &plan, &err) != MG_OK)
+        return mg_source_complain_plan(&c->source, c->path, c->plan.data, c->plan.size, &err);
     if (mg_plan_check(c->source.graph, plan, arena, &verdict, &err) != MG_OK)
         return mg_source_complain("check", &err);
     return print_verdict(&verdict);
@@ -63,7 +61,7 @@ static int check(void *context)
 static int check_files(const struct mg_options *options)
 {
     struct check c = {.path = options->argument[1]};
-    if (!mg_file_read(c.path, 1 << 30, &c.text, &c.size))
+    if (!mg_file_open(&c.plan, c.path))
         return MG_EXIT_USAGE;
     int code = mg_source_open(&c.source, options, options->argument[0]);
     if (code == MG_EXIT_DONE)
@@ -71,7 +69,7 @@ static int check_files(const struct mg_options *options)
     else
         code = MG_EXIT_USAGE; /* unreadable, whatever the cause */
     mg_source_release(&c.source);
-    free(c.text);
+    mg_file_close(&c.plan);
     return code;
 }
 

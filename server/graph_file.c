@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-enum { BEGINNING = 512 };
+enum { BEGINNING = 512, LOOKED_AT = 1 << 20 };
 
 bool mg_graph_file_is_text(const char *data, size_t size)
 {
@@ -40,7 +40,7 @@ static enum mg_held object_holds(struct mg_json *json)
         if (strcmp(key, "format") != 0 || mg_json_peek(json) != MG_JSON_STRING)
             mg_json_skip(json, NULL, NULL);
         else if (mg_json_string(json, &format, NULL))
-            held = kind_of(format);
+            return kind_of(format);
     }
     return held;
 }
@@ -49,17 +49,18 @@ enum mg_held mg_graph_file_holds(const char *data, size_t size, struct mg_arena 
 {
     struct mg_json json;
     enum mg_held held = MG_HELD_JSON;
+    bool whole = size <= LOOKED_AT;
     if (!mg_graph_file_is_text(data, size))
         return MG_HELD_BYTES;
     if (is_blank(data, size))
         return MG_HELD_NOTHING;
-    mg_json_init(&json, arena, data, size);
+    mg_json_init(&json, arena, data, whole ? size : LOOKED_AT);
     if (mg_json_peek(&json) == MG_JSON_OBJECT)
         held = object_holds(&json);
     else
         mg_json_skip(&json, NULL, NULL);
-    if (!json.err.code)
+    if (!json.err.code && held == MG_HELD_JSON)
         (void)!mg_json_finish(&json);
     *err = json.err;
-    return json.err.code ? MG_HELD_TEXT : held;
+    return json.err.code && whole ? MG_HELD_TEXT : held;
 }

@@ -18,7 +18,7 @@ enum mg_held {
 
 /* Text as opposed to an ONNX model, which has control characters at its very beginning. */
 bool mg_graph_file_is_text(const char *data, size_t size);
-/* Reads it all: for when something is wrong with it. Within a guard of the arena. */
+/* By its beginning, at most a MiB: for when something is wrong with it. Within a guard of the arena. */
 enum mg_held mg_graph_file_holds(const char *data, size_t size, struct mg_arena *arena, struct mg_error *err);
 
 #endif

@@ -31,8 +31,9 @@ static void say(const mg_intake *intake, const char *level, const char *event, c
 /* Problems travel by name; replies want one of our own constants. */
 static const char *known_problem(const char *name)
 {
-    static const char *const names[] = {"invalid-json", "invalid-request", "invalid-graph", "unsupported", "too-large",
-                                        "too-costly",   "bad-encoding",    "internal",      "class-wanted"};
+    static const char *const names[] = {"invalid-json", "invalid-request", "invalid-graph",   "unsupported",
+                                        "too-large",    "too-costly",      "too-much-memory", "bad-encoding",
+                                        "internal",     "class-wanted"};
     for (size_t i = 0; name && i < sizeof names / sizeof names[0]; i++)
         if (strcmp(names[i], name) == 0)
             return names[i];

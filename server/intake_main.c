@@ -434,7 +434,7 @@ static const char *problem_of(const struct ask *a, enum mg_code code)
     case MG_ERR_LIMIT:
         return a->problem ? a->problem : "invalid-request";
     case MG_ERR_NOMEM:
-        return "too-costly";
+        return "too-much-memory";
     default:
         return "internal";
     }
@@ -495,16 +495,17 @@ static enum mg_code run_decode(void *context, struct mg_error *err)
 }
 
 /* The arguments are read in the arena. */
-static const char *decode_guarded(struct ask *a, char **plain)
+static const char *decode_guarded(struct ask *a, char **plain, struct mg_error *err)
 {
-    struct decoding decoding = {a, plain, "too-costly"};
-    struct mg_error err;
-    return mg_arena_guard(&a->arena, run_decode, &decoding, &err) == MG_OK ? decoding.problem : "too-costly";
+    struct decoding decoding = {a, plain, "too-much-memory"};
+    return mg_arena_guard(&a->arena, run_decode, &decoding, err) == MG_OK ? decoding.problem : "too-much-memory";
 }
 
 static void explain_decoding(const struct ask *a, const char *problem, struct mg_error *err)
 {
     unsigned long long limit = a->question->max_body;
+    if (err->code != MG_OK)
+        return; /* said already */
     if (strcmp(problem, "bad-encoding") == 0)
         mg_fail(err, MG_ERR_SYNTAX, "", "the body is no gzip file, or it is cut off or damaged");
     else if (a->question->gzip)
@@ -521,7 +522,7 @@ static bool answer(struct ask *a)
     char *plain = NULL;
     bool posted = a->question->kind == MG_INTAKE_SUBMIT || a->question->kind == MG_INTAKE_ESTIMATE ||
                   a->question->kind == MG_INTAKE_TIMINGS;
-    const char *problem = posted ? decode_guarded(a, &plain) : NULL;
+    const char *problem = posted ? decode_guarded(a, &plain, &err) : NULL;
     if (problem) {
         explain_decoding(a, problem, &err);
     } else {

@@ -68,10 +68,11 @@ static bool make_room(struct growing *g, size_t limit)
     return true;
 }
 
+/* What came out is compared with what went in so far: a bomb is found out at its beginning, however long it is. */
 static enum mg_gunzip inflate_all(z_stream *z, size_t limit, size_t input, size_t ratio, struct growing *g)
 {
     for (;;) {
-        if (g->size > limit || (g->size > (1 << 20) && g->size / ratio > input))
+        if (g->size > limit || (g->size > (1 << 20) && g->size / ratio > input - z->avail_in))
             return MG_GUNZIP_TOO_LARGE;
         if (!make_room(g, limit))
             return MG_GUNZIP_NOMEM;

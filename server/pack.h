@@ -11,8 +11,8 @@ bool mg_pack(const void *data, size_t size, unsigned char **out, size_t *out_siz
 bool mg_unpack(const void *data, size_t size, size_t limit, char **out, size_t *out_size);
 
 enum mg_gunzip { MG_GUNZIP_OK, MG_GUNZIP_DAMAGED, MG_GUNZIP_TOO_LARGE, MG_GUNZIP_NOMEM };
-/* A gzip file of any number of members. TOO_LARGE beyond `limit` bytes, or beyond `ratio` times the
- * input (after a first mebibyte): a bomb is refused while it is still small. */
+/* A gzip file of any number of members. TOO_LARGE beyond `limit` bytes, or beyond `ratio` times as
+ * much of the input as was read for it (after a first mebibyte): a bomb is refused while it is still small. */
 enum mg_gunzip mg_gunzip(const void *data, size_t size, size_t limit, size_t ratio, char **out, size_t *out_size);
 
 #endif

@@ -43,27 +43,59 @@ static enum mg_code read_onnx(const struct mg_job_request *q, struct mg_arena *a
     return code;
 }
 
-enum mg_code mg_job_request_graph(const struct mg_job_request *q, struct mg_arena *arena, struct mg_graph **out,
-                                  struct mg_onnx_model *model, struct mg_error *err)
+/* A graph on its way: what only leads to the normalised one lies in an arena of its own. */
+struct draft {
+    const struct mg_job_request *request;
+    struct mg_arena scratch, *arena; /* of the draft; of what stays */
+    struct mg_onnx_model *model;
+    struct mg_graph **out;
+};
+
+/* Contents of an ONNX model stay with its graph. */
+static struct mg_arena *arena_of(struct draft *d)
 {
+    return d->request->onnx && d->model ? d->arena : &d->scratch;
+}
+
+static enum mg_code build(struct draft *d, struct mg_graph **g, struct mg_error *err)
+{
+    const struct mg_job_request *q = d->request;
+    struct mg_arena *arena = arena_of(d);
     struct mg_training training = q->training;
     bool trains = q->has_training;
-    struct mg_graph *g = NULL;
-    enum mg_code code = q->model  ? mg_zoo_build(q->model, q->options, (uint32_t)q->option_count, arena, &g, err)
-                        : q->onnx ? read_onnx(q, arena, &g, model, err)
-                                  : mg_graph_read(q->graph, q->graph_size, arena, &g, &training, &trains, err);
-    bool within = q->graph >= q->document && q->graph < q->document + q->document_size;
-    if (code == MG_ERR_SYNTAX && within && mg_request_find_syntax_error(q->document, q->document_size, arena, err))
-        return err->code;
+    enum mg_code code = q->model  ? mg_zoo_build(q->model, q->options, (uint32_t)q->option_count, arena, g, err)
+                        : q->onnx ? read_onnx(q, arena, g, d->model, err)
+                                  : mg_graph_read(q->graph, q->graph_size, arena, g, &training, &trains, err);
     if (q->has_training) {
         training = q->training;
         trains = true;
     }
-    if (code == MG_OK && trains)
-        code = mg_graph_differentiate(g, &training, arena, &g, err);
+    return code == MG_OK && trains ? mg_graph_differentiate(*g, &training, arena, g, err) : code;
+}
+
+static enum mg_code build_and_normalise(void *context, struct mg_error *err)
+{
+    struct draft *d = context;
+    const struct mg_job_request *q = d->request;
+    struct mg_graph *g = NULL;
+    enum mg_code code = build(d, &g, err);
+    bool within = q->graph >= q->document && q->graph < q->document + q->document_size;
+    if (code == MG_ERR_SYNTAX && within &&
+        mg_request_find_syntax_error(q->document, q->document_size, &d->scratch, err))
+        return err->code;
     if (code == MG_OK)
-        code = mg_graph_normalise(g, arena, out, err);
+        code = mg_graph_normalise(g, d->arena, d->out, err);
     if (code != MG_OK && strncmp(err->pointer, "/symbols", 8) != 0)
         prefix_pointer(err, q->model ? "/zoo" : "/graph");
+    return code;
+}
+
+enum mg_code mg_job_request_graph(const struct mg_job_request *q, struct mg_arena *arena, struct mg_graph **out,
+                                  struct mg_onnx_model *model, struct mg_error *err)
+{
+    struct draft d = {.request = q, .arena = arena, .model = model, .out = out};
+    mg_arena_init_within(&d.scratch, arena);
+    enum mg_code code = mg_arena_guard(&d.scratch, build_and_normalise, &d, err);
+    mg_arena_release(&d.scratch);
     return code;
 }

@@ -92,12 +92,7 @@ static bool write_graph_file(struct mg_source *source, const char *path)
         return false;
     bool marked = file->size >= 3 && memcmp(file->data, "\xef\xbb\xbf", 3) == 0; /* as some editors begin UTF-8 */
     source->block = (struct mg_bytes_block){file->data + 3 * marked, file->size - 3 * marked};
-    if (mg_graph_file_is_text(source->block.data, source->block.size)) {
-        mg_write_key(&source->text, "graph");
-        mg_write_raw(&source->text, source->block.data, source->block.size);
-    } else {
-        source->bytes = mg_bytes_from_block(&source->block);
-    }
+    source->is_model = !mg_graph_file_is_text(source->block.data, source->block.size);
     return true;
 }
 
@@ -148,12 +143,18 @@ static enum mg_code read_request(void *context, struct mg_error *err)
 {
     struct mg_source *source = context;
     struct mg_job_request *request = &source->request;
-    const struct mg_request_rules rules = {.detached = source->bytes.next != NULL,
+    const struct mg_request_rules rules = {.detached = source->file.data != NULL,
                                            .device_dir = *source->device_dir ? source->device_dir : NULL,
                                            .class_id = source->class_id,
                                            .class_model = source->class_model};
     enum mg_code code = mg_job_request_read(source->text.data, source->text.size, &rules, &source->arena, request, err);
-    request->onnx = source->bytes.next ? &source->bytes : NULL;
+    if (source->is_model) {
+        source->bytes = mg_bytes_from_block(&source->block);
+        request->onnx = &source->bytes;
+    } else if (source->file.data) {
+        request->graph = source->block.data;
+        request->graph_size = source->block.size;
+    }
     request->keep_contents = source->keep_contents;
     return code == MG_OK ? mg_job_request_graph(request, &source->arena, &source->graph, &source->model, err) : code;
 }
@@ -202,14 +203,13 @@ static struct look look_at(struct mg_arena *arena, const char *data, size_t size
     return look;
 }
 
-static int complain_of_text(const char *path, const struct look *look)
+static int complain_of_text(const char *path, const struct look *look, const struct mg_error *err)
 {
-    char pointer[sizeof look->err.pointer];
+    char pointer[sizeof err->pointer];
     bool tried = look->size && (*look->data == '{' || *look->data == '[');
-    mg_answer_visible(look->err.pointer, pointer, sizeof pointer);
+    mg_answer_visible(err->pointer, pointer, sizeof pointer);
     fprintf(stderr, "magisd: %s: this is %s: %s%s%s\n", path,
-            tried ? "no valid JSON" : "neither JSON nor an ONNX model", pointer, *pointer ? ": " : "",
-            look->err.message);
+            tried ? "no valid JSON" : "neither JSON nor an ONNX model", pointer, *pointer ? ": " : "", err->message);
     return MG_EXIT_USAGE;
 }
 
@@ -219,15 +219,19 @@ static int complain_of_graph(const struct mg_options *options, const char *path,
 {
     static const char graph[] = "/graph";
     struct look look = {.held = MG_HELD_BYTES};
-    if (!source->bytes.next) /* else the block is used up */
+    if (strncmp(err->pointer, graph, strlen(graph)) == 0) /* the graph is the file */
+        memmove(err->pointer, err->pointer + strlen(graph), strlen(err->pointer + strlen(graph)) + 1);
+    if (!source->is_model) /* else the block is used up */
         look = look_at(&source->arena, source->block.data, source->block.size);
+    if (look.held != MG_HELD_NOTHING && look.held != MG_HELD_BYTES && err->code == MG_ERR_SYNTAX)
+        return complain_of_text(path, &look, err);
     bool swapped = options->argument_count == 2 && strcmp(options->argument[1], "original") != 0;
     switch (look.held) {
     case MG_HELD_NOTHING:
         fprintf(stderr, "magisd: %s: the file is empty; a graph as JSON or an ONNX model is wanted\n", path);
         return MG_EXIT_USAGE;
     case MG_HELD_TEXT:
-        return complain_of_text(path, &look);
+        return complain_of_text(path, &look, &look.err);
     case MG_HELD_JSON:
         fprintf(stderr,
                 "magisd: %s: this is JSON, but no graph: a graph is an object with \"format\": \"magis-graph/1\" or "
@@ -239,8 +243,6 @@ static int complain_of_graph(const struct mg_options *options, const char *path,
                 swapped ? "; GRAPH and PLAN seem to be swapped" : "");
         return MG_EXIT_USAGE;
     default:
-        if (strncmp(err->pointer, graph, strlen(graph)) == 0) /* the graph is the file */
-            memmove(err->pointer, err->pointer + strlen(graph), strlen(err->pointer + strlen(graph)) + 1);
         return mg_source_complain(path, err);
     }
 }

@@ -13,7 +13,8 @@ struct mg_source {
     struct mg_graph *graph;
     struct mg_file file;         /* the graph or model, */
     struct mg_bytes_block block; /* its bytes, */
-    struct mg_bytes bytes;       /* and where they are an ONNX model's, the same to read from; */
+    bool is_model;               /* whether they are an ONNX model's, */
+    struct mg_bytes bytes;       /* then the same to read from; */
     struct mg_onnx_model model;  /* and what is known beside the graph; empty for other sources */
     char device_dir[4096];       /* of --data: profiles of users */
     const char *class_id;        /* of --device class:ID, */

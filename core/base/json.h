@@ -2,7 +2,8 @@
  * round-trip numbers (RFC 8259, RFC 6901).
  *
  * The reader copies nothing but the strings it is asked for (into the arena), refuses nesting
- * beyond 64, duplicate members and invalid UTF-8, and keeps a sticky error: after the first
+ * beyond 64, duplicate members, invalid UTF-8, strings and numbers of more than 64 KiB and more
+ * than 4 MiB of different member names, and keeps a sticky error: after the first
  * failure every call returns false and reader->err holds pointer and message. LC_NUMERIC must be
  * "C", as it is in a program that never calls setlocale. */
 #ifndef MG_BASE_JSON_H
@@ -15,7 +16,12 @@
 #include "base/arena.h"
 #include "base/error.h"
 
-enum { MG_JSON_MAX_DEPTH = 64 };
+enum {
+    MG_JSON_MAX_DEPTH = 64,
+    MG_JSON_MAX_SCALAR = 1 << 16,
+    MG_JSON_MAX_NAMES = 4 << 20,
+    MG_JSON_MAX_ELEMENT = 14 << 16
+};
 
 enum mg_json_kind {
     MG_JSON_END, /* after the last element, or an error */
@@ -32,8 +38,10 @@ struct mg_json_keys;  /* private: the member names seen so far */
 
 struct mg_json {
     const char *start, *at, *end;
+    const char *bound; /* of the element that was begun, or NULL */
     struct mg_arena *arena;
-    struct mg_json_level *level; /* MG_JSON_MAX_DEPTH of them */
+    size_t arena_base, arena_limit; /* when the reader began */
+    struct mg_json_level *level;    /* MG_JSON_MAX_DEPTH of them */
     struct mg_json_keys *keys;
     int depth;
     struct mg_error err; /* sticky */
@@ -44,6 +52,9 @@ struct mg_json {
 void mg_json_init(struct mg_json *json, struct mg_arena *arena, const char *text, size_t size);
 /* What the next value is, without consuming it. */
 enum mg_json_kind mg_json_peek(struct mg_json *json);
+
+/* What is said where an arena had no more room for elements (mg_json_begin_element). */
+#define MG_JSON_TOO_MANY "the parts are so small and so many that they need too much memory"
 
 /* Containers: enter; then `while (mg_json_next_member(j, &key))` / `while (mg_json_next_element(j))`
  * with exactly one value consumed in each turn. The loop's end leaves the container. */
@@ -66,6 +77,12 @@ bool mg_json_skip(struct mg_json *json, const char **text, size_t *size);
 /* The same at a fraction of the cost, for what another reader will read: the inside is not looked at beyond brackets
  * and strings, so where it is not well-formed the extent may be wrong (and that reader fails). */
 bool mg_json_extent(struct mg_json *json, const char **text, size_t *size);
+/* What follows is one of the many elements of a document, each small: it takes at most MG_JSON_MAX_ELEMENT bytes, and
+ * until it ends the arena takes at most 15 MiB and 16 bytes for each byte of text before it (MG_ERR_NOMEM beyond).
+ * Lasts until the next element, or the call after the last one, which is needed after a failure too where the arena
+ * stays. */
+void mg_json_begin_element(struct mg_json *json);
+void mg_json_end_elements(struct mg_json *json);
 /* After the outermost value: true if only white space is left. */
 bool mg_json_finish(struct mg_json *json);
 

@@ -67,7 +67,7 @@ static bool scan_exponent(struct mg_json *json, struct mg_json_number *number)
     return true;
 }
 
-bool mg_json_scan_number(struct mg_json *json, struct mg_json_number *number)
+static bool scan_number(struct mg_json *json, struct mg_json_number *number)
 {
     *number = (struct mg_json_number){.text = json->at, .exact = true};
     int zeros = 0;
@@ -92,6 +92,15 @@ bool mg_json_scan_number(struct mg_json *json, struct mg_json_number *number)
     if (!number->digits && number->exact)
         number->exponent = 0;
     return true;
+}
+
+bool mg_json_scan_number(struct mg_json *json, struct mg_json_number *number)
+{
+    const char *end = json->end;
+    json->end = mg_json_scalar_end(json);
+    bool good = scan_number(json, number), cut = json->at == json->end && json->end < end;
+    json->end = end;
+    return cut ? mg_json_fail_long(json) : good;
 }
 
 /* The magnitude as an integer; false if it is none or does not fit. */

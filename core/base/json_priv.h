@@ -10,8 +10,25 @@
 #include "base/json.h"
 #include "base/utf8.h"
 
+struct mg_json_key; /* a member name (json_read.c) */
+struct mg_json_level {
+    const struct mg_json_key *key; /* objects: the current member */
+    size_t index;                  /* arrays: the current element */
+    size_t first_saved;            /* objects: where its saved keys start */
+    uint32_t number;               /* objects: 1, 2, ... in the order of opening; arrays: 0 */
+    bool object;
+    bool started;  /* a member or element was announced */
+    bool awaiting; /* ... and its value is still to come */
+};
+
 /* Fails with MG_ERR_SYNTAX, naming line and column of json->at. Always returns false. */
 bool mg_json_fail_syntax(struct mg_json *json, const char *what);
+/* Where the string or number at json->at must have ended, and what is said where it has not. */
+static inline const char *mg_json_scalar_end(const struct mg_json *json)
+{
+    return json->end - json->at > MG_JSON_MAX_SCALAR ? json->at + MG_JSON_MAX_SCALAR : json->end;
+}
+bool mg_json_fail_long(struct mg_json *json);
 /* Starts the next value, which must be of `kind`. */
 bool mg_json_begin(struct mg_json *json, enum mg_json_kind kind);
 

@@ -14,7 +14,7 @@
 #include "base/digest.h"
 #include "base/json_priv.h"
 
-struct key {
+struct mg_json_key {
     uint32_t hash;
     uint32_t object;    /* the number of the last object that saw it, ... */
     uint32_t depth : 8; /* ... which was opened at this depth */
@@ -22,42 +22,39 @@ struct key {
     uint32_t plain : 1; /* it was once spelled as its text is, without escapes */
     char text[];
 };
-enum { MAX_KEY = (1 << 23) - 1, GUESSES = 256 };
+enum { GUESSES = 256 };
+_Static_assert(MG_JSON_MAX_SCALAR < 1 << 23, "a key's size has 23 bits");
 
 /* What a key said before an inner object saw it too. */
 struct saved_key {
-    struct key *key;
+    struct mg_json_key *key;
     uint32_t object, depth;
 };
 
 struct mg_json_keys {
-    struct key *guess[GUESSES]; /* by what came before: the member that came next last time */
-    struct key **slots;         /* open addressing, a power of two */
+    struct mg_json_key *guess[GUESSES]; /* by what came before: the member that came next last time */
+    struct mg_json_key **slots;         /* open addressing, a power of two */
     size_t mask, count;
     uint64_t seed;
     char *pool; /* where the next record goes */
     size_t pool_left;
+    size_t bytes;     /* of all records */
     uint32_t objects; /* opened so far */
     struct saved_key *saved;
     size_t saved_count, saved_capacity;
 };
 
-struct mg_json_level {
-    const struct key *key; /* objects: the current member */
-    size_t index;          /* arrays: the current element */
-    size_t first_saved;    /* objects: where its saved keys start */
-    uint32_t number;       /* objects: 1, 2, ... in the order of opening; arrays: 0 */
-    bool object;
-    bool started;  /* a member or element was announced */
-    bool awaiting; /* ... and its value is still to come */
-};
-
 void mg_json_init(struct mg_json *json, struct mg_arena *arena, const char *text, size_t size)
 {
-    *json = (struct mg_json){.start = text, .at = text, .end = text + size, .arena = arena};
+    *json = (struct mg_json){.start = text,
+                             .at = text,
+                             .end = text + size,
+                             .arena = arena,
+                             .arena_base = arena->used,
+                             .arena_limit = arena->limit};
     json->level = MG_NEW_ARRAY(arena, struct mg_json_level, MG_JSON_MAX_DEPTH);
     json->keys = MG_NEW(arena, struct mg_json_keys);
-    json->keys->slots = MG_NEW_ARRAY(arena, struct key *, 64);
+    json->keys->slots = MG_NEW_ARRAY(arena, struct mg_json_key *, 64);
     json->keys->mask = 63;
     json->keys->seed = (uint64_t)(uintptr_t)json->keys * 0x9e3779b97f4a7c15ULL ^ (uint64_t)(uintptr_t)text;
 }
@@ -140,6 +137,11 @@ bool mg_json_fail_syntax(struct mg_json *json, const char *what)
     return mg_json_fail(json, MG_ERR_SYNTAX, "%s (line %zu, column %zu)", what, line, column);
 }
 
+bool mg_json_fail_long(struct mg_json *json)
+{
+    return mg_json_fail(json, MG_ERR_LIMIT, "a string or a number of more than %d bytes", MG_JSON_MAX_SCALAR);
+}
+
 /* ---- tokens ---- */
 
 static void skip_space(struct mg_json *json)
@@ -199,6 +201,12 @@ static const char *describe(enum mg_json_kind kind)
     return names[kind];
 }
 
+static bool within_bound(struct mg_json *json)
+{
+    return !json->bound || json->at <= json->bound ||
+           mg_json_fail(json, MG_ERR_LIMIT, "one element of more than %d bytes", MG_JSON_MAX_ELEMENT);
+}
+
 bool mg_json_begin(struct mg_json *json, enum mg_json_kind kind)
 {
     enum mg_json_kind found = mg_json_peek(json);
@@ -219,7 +227,7 @@ static void grow_slots(struct mg_json *json)
 {
     struct mg_json_keys *keys = json->keys;
     size_t size = (keys->mask + 1) * 2;
-    struct key **slots = MG_NEW_ARRAY(json->arena, struct key *, size);
+    struct mg_json_key **slots = MG_NEW_ARRAY(json->arena, struct mg_json_key *, size);
     for (size_t i = 0; i <= keys->mask; i++) {
         if (!keys->slots[i])
             continue;
@@ -233,12 +241,12 @@ static void grow_slots(struct mg_json *json)
 }
 
 /* Records are small and many: they are packed, at the alignment of their own. */
-static struct key *new_key(struct mg_json *json, const char *text, size_t size)
+static struct mg_json_key *new_key(struct mg_json *json, const char *text, size_t size)
 {
-    enum { POOL = 4096, ALIGN = _Alignof(struct key) };
+    enum { POOL = 4096, ALIGN = _Alignof(struct mg_json_key) };
     struct mg_json_keys *keys = json->keys;
-    size_t need = (sizeof(struct key) + size + 1 + ALIGN - 1) / ALIGN * ALIGN;
-    struct key *key;
+    size_t need = (sizeof(struct mg_json_key) + size + 1 + ALIGN - 1) / ALIGN * ALIGN;
+    struct mg_json_key *key;
     if (need > POOL / 4) {
         key = mg_arena_alloc(json->arena, need);
     } else {
@@ -246,26 +254,27 @@ static struct key *new_key(struct mg_json *json, const char *text, size_t size)
             keys->pool = mg_arena_alloc(json->arena, POOL);
             keys->pool_left = POOL;
         }
-        key = (struct key *)(void *)keys->pool;
+        key = (struct mg_json_key *)(void *)keys->pool;
         keys->pool += need;
         keys->pool_left -= need;
     }
-    key->size = (uint32_t)size & MAX_KEY;
+    keys->bytes += need;
+    key->size = (uint32_t)size & ((1U << 23) - 1);
     memcpy(key->text, text, size);
     return key;
 }
 
-static struct key *intern(struct mg_json *json, const char *text, size_t size)
+static struct mg_json_key *intern(struct mg_json *json, const char *text, size_t size)
 {
     struct mg_json_keys *keys = json->keys;
     uint32_t hash = (uint32_t)mg_hash_bytes(text, size, keys->seed).lo;
     size_t at = hash & keys->mask;
     for (; keys->slots[at]; at = (at + 1) & keys->mask) {
-        struct key *key = keys->slots[at];
+        struct mg_json_key *key = keys->slots[at];
         if (key->hash == hash && key->size == size && !memcmp(key->text, text, size))
             return key;
     }
-    struct key *key = new_key(json, text, size);
+    struct mg_json_key *key = new_key(json, text, size);
     key->hash = hash;
     keys->slots[at] = key;
     if (++keys->count * 8 > keys->mask * 7)
@@ -275,7 +284,7 @@ static struct key *intern(struct mg_json *json, const char *text, size_t size)
 
 /* Where the guess for the next member is kept: behind the member before it, or inside the one whose value this object
  * is or is listed in. */
-static struct key **guess_place(struct mg_json *json)
+static struct mg_json_key **guess_place(struct mg_json *json)
 {
     int depth = json->depth - 1;
     if (json->level[depth].started)
@@ -287,7 +296,7 @@ static struct key **guess_place(struct mg_json *json)
 }
 
 /* Objects of a kind list the same members in the same order: then no name is searched for. */
-static bool take_guess(struct mg_json *json, const struct key *guess)
+static bool take_guess(struct mg_json *json, const struct mg_json_key *guess)
 {
     if (!guess || !guess->plain || (size_t)(json->end - json->at) < (size_t)guess->size + 2 || *json->at != '"' ||
         json->at[1 + guess->size] != '"' || memcmp(json->at + 1, guess->text, guess->size) != 0)
@@ -296,7 +305,7 @@ static bool take_guess(struct mg_json *json, const struct key *guess)
     return true;
 }
 
-static struct key *read_key(struct mg_json *json)
+static struct mg_json_key *read_key(struct mg_json *json)
 {
     struct mg_json_span span;
     if (json->at == json->end || *json->at != '"') {
@@ -305,12 +314,12 @@ static struct key *read_key(struct mg_json *json)
     }
     if (!mg_json_scan_string(json, &span))
         return NULL;
-    if (span.size > MAX_KEY) {
-        mg_json_fail(json, MG_ERR_LIMIT, "member name too long");
+    if (json->keys->bytes > MG_JSON_MAX_NAMES) {
+        mg_json_fail(json, MG_ERR_LIMIT, "too many different member names");
         return NULL;
     }
     if (!span.escaped) {
-        struct key *key = intern(json, span.text, span.size);
+        struct mg_json_key *key = intern(json, span.text, span.size);
         key->plain = true;
         return key;
     }
@@ -323,7 +332,7 @@ static struct key *read_key(struct mg_json *json)
     return intern(json, text, size);
 }
 
-static bool open_key(struct mg_json *json, struct mg_json_level *level, struct key *key)
+static bool open_key(struct mg_json *json, struct mg_json_level *level, struct mg_json_key *key)
 {
     struct mg_json_keys *keys = json->keys;
     level->key = key;
@@ -386,6 +395,8 @@ static bool advance(struct mg_json *json, bool object)
     struct mg_json_level *level = json->depth ? &json->level[json->depth - 1] : NULL;
     if (!level || level->object != object || level->awaiting)
         return mg_json_fail(json, MG_ERR_INTERNAL, "the reader was asked for the wrong token");
+    if (!within_bound(json))
+        return false;
     skip_space(json);
     if (accept(json, object ? '}' : ']')) {
         if (object)
@@ -406,7 +417,7 @@ bool mg_json_next_member(struct mg_json *json, const char **key)
     if (!advance(json, true))
         return false;
     struct mg_json_level *level = &json->level[json->depth - 1];
-    struct key **guess = guess_place(json), *found = *guess;
+    struct mg_json_key **guess = guess_place(json), *found = *guess;
     if (!take_guess(json, found))
         found = read_key(json);
     if (!found || !open_key(json, level, found))
@@ -473,88 +484,6 @@ bool mg_json_bool(struct mg_json *json, bool *out)
 bool mg_json_null(struct mg_json *json)
 {
     return mg_json_begin(json, MG_JSON_NULL) && read_word(json, "null");
-}
-
-/* ---- skipping ---- */
-
-static bool skip_scalar(struct mg_json *json, enum mg_json_kind kind)
-{
-    struct mg_json_span span;
-    struct mg_json_number number;
-    bool truth;
-    switch (kind) {
-    case MG_JSON_STRING:
-        return mg_json_begin(json, kind) && mg_json_scan_string(json, &span);
-    case MG_JSON_NUMBER:
-        return mg_json_begin(json, kind) && mg_json_scan_number(json, &number);
-    case MG_JSON_BOOL:
-        return mg_json_bool(json, &truth);
-    default:
-        return mg_json_null(json);
-    }
-}
-
-/* Opens the next value if it is a container, else reads past it. */
-static bool skip_step(struct mg_json *json)
-{
-    enum mg_json_kind kind = mg_json_peek(json);
-    if (kind == MG_JSON_END)
-        return false;
-    return kind == MG_JSON_OBJECT || kind == MG_JSON_ARRAY ? enter(json, kind) : skip_scalar(json, kind);
-}
-
-bool mg_json_skip(struct mg_json *json, const char **text, size_t *size)
-{
-    const char *key, *start;
-    int depth = json->depth;
-    skip_space(json);
-    start = json->at;
-    bool ok = skip_step(json);
-    while (ok && json->depth > depth) {
-        bool object = json->level[json->depth - 1].object;
-        bool more = object ? mg_json_next_member(json, &key) : mg_json_next_element(json);
-        ok = !json->err.code && (!more || skip_step(json));
-    }
-    if (!ok)
-        return false;
-    if (text)
-        *text = start;
-    if (size)
-        *size = (size_t)(json->at - start);
-    return true;
-}
-
-/* Past the string whose opening quote is at p; `end` if it does not end. */
-static const char *string_end(const char *p, const char *end)
-{
-    p++;
-    while ((p = mg_json_plain_end(p, end)) < end && *p != '"')
-        p += *p == '\\' && end - p > 1 ? 2 : 1;
-    return p < end ? p + 1 : end;
-}
-
-bool mg_json_extent(struct mg_json *json, const char **text, size_t *size)
-{
-    enum mg_json_kind kind = mg_json_peek(json);
-    if (kind != MG_JSON_OBJECT && kind != MG_JSON_ARRAY)
-        return mg_json_skip(json, text, size);
-    if (!mg_json_begin(json, kind))
-        return false;
-    const char *p = json->at;
-    size_t open = 0;
-    do {
-        if (*p == '"') {
-            p = string_end(p, json->end);
-            continue;
-        }
-        open += *p == '{' || *p == '[';
-        open -= *p == '}' || *p == ']';
-        p++;
-    } while (open && p < json->end);
-    *text = json->at;
-    *size = (size_t)(p - json->at);
-    json->at = p;
-    return !open || mg_json_fail_syntax(json, "unexpected end of the document");
 }
 
 bool mg_json_finish(struct mg_json *json)

@@ -65,11 +65,13 @@ static size_t check_character(struct mg_json *json, const char *p)
 
 bool mg_json_scan_string(struct mg_json *json, struct mg_json_span *out)
 {
-    const char *p = json->at + 1;
+    const char *p = json->at + 1, *end = mg_json_scalar_end(json);
     bool escaped = false;
     for (;;) {
-        p = mg_json_plain_end(p, json->end);
-        if (p == json->end) {
+        p = mg_json_plain_end(p, end);
+        if (p >= end) {
+            if (end < json->end)
+                return mg_json_fail_long(json);
             json->at = p;
             return mg_json_fail_syntax(json, "unterminated string");
         }

@@ -253,8 +253,8 @@ static bool *needed_ops(const struct mg_graph *g, struct mg_arena *arena)
 static mg_value copy_value(struct mg_graph *to, const struct mg_value_info *v)
 {
     mg_value copy = mg_graph_add_value(to, v->name, v->kind, v->dtype, &v->shape);
-    if (copy != MG_NONE)
-        to->values[copy].label = v->label;
+    if (copy != MG_NONE && v->label)
+        to->values[copy].label = mg_arena_strdup(to->arena, v->label);
     return copy;
 }
 
@@ -274,15 +274,15 @@ static enum mg_code copy_op(struct mg_graph *to, const struct mg_graph *from, si
                                         names, info->out_count, NULL, err);
     if (code != MG_OK)
         return code;
-    to->ops[to->op_count - 1].module = info->module;
+    mg_graph_set_module(to, (mg_op)to->op_count - 1, info->module);
     to->ops[to->op_count - 1].in_place = info->in_place;
     return MG_OK;
 }
 
-static enum mg_code without_dead(struct aten_builder *b, struct mg_graph **out)
+static enum mg_code without_dead(struct aten_builder *b, struct mg_arena *arena, struct mg_graph **out)
 {
     const struct mg_graph *from = b->g;
-    struct mg_graph *to = mg_graph_new(b->arena, from->name);
+    struct mg_graph *to = mg_graph_new(arena, from->name);
     bool *needed = needed_ops(from, b->arena);
     mg_value *map = MG_NEW_ARRAY(b->arena, mg_value, from->value_count);
     to->math = from->math;
@@ -305,7 +305,7 @@ static enum mg_code without_dead(struct aten_builder *b, struct mg_graph **out)
     return MG_OK;
 }
 
-static enum mg_code build(struct aten_builder *b, struct mg_graph **out)
+static enum mg_code build(struct aten_builder *b, struct mg_arena *arena, struct mg_graph **out)
 {
     const struct aten_document *document = b->document;
     b->g = mg_graph_new(b->arena, document->name);
@@ -321,26 +321,28 @@ static enum mg_code build(struct aten_builder *b, struct mg_graph **out)
     b->node = document->node_count ? (uint32_t)document->node_count - 1 : 0;
     add_outputs(b);
     add_updates(b);
-    return b->code || b->again ? b->code : without_dead(b, out);
+    return b->code || b->again ? b->code : without_dead(b, arena, out);
 }
 
 /* Whether all results of a call that are read can be had from its rule is only known at the end: calls of which they
  * cannot are then left as they are, and the walk is made again. */
-enum mg_code mg_aten_build(const struct aten_document *document, struct mg_arena *arena, struct mg_graph **out,
-                           struct mg_error *err)
+enum mg_code mg_aten_build(const struct aten_document *document, struct mg_arena *scratch, struct mg_arena *arena,
+                           struct mg_graph **out, struct mg_error *err)
 {
     enum { MOST_WALKS = 16 };
     struct mg_error ignored = {0};
-    bool *as_is = MG_NEW_ARRAY(arena, bool, document->node_count);
+    bool *as_is = MG_NEW_ARRAY(scratch, bool, document->node_count);
+    struct mg_arena_mark mark = mg_arena_mark(scratch);
     for (unsigned walk = 0; walk < MOST_WALKS; walk++) {
         struct aten_builder b = {.document = document,
-                                 .arena = arena,
+                                 .arena = scratch,
                                  .err = err ? err : &ignored,
                                  .as_is = as_is,
                                  .first_backward = MG_NONE};
-        enum mg_code code = build(&b, out);
+        enum mg_code code = build(&b, arena, out);
         if (code != MG_OK || !b.again)
             return code;
+        mg_arena_rewind(scratch, mark);
     }
     return mg_fail(err, MG_ERR_UNSUPPORTED, "/nodes",
                    "too many calls whose results are needed by others not known here");

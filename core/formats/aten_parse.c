@@ -13,6 +13,9 @@ struct parse {
     struct aten_node *node;
     uint32_t *slot; /* hash table: node by name */
     size_t slots;
+    struct aten_arg *open; /* of lists that are being read, a stack: each is kept as it ends */
+    size_t open_count, open_capacity;
+    uint32_t arguments; /* of the node so far, nested ones too */
 };
 
 /* ---- nodes by name ---- */
@@ -89,14 +92,37 @@ static bool parse_number(struct mg_json *json, struct aten_arg *out)
 
 static bool parse_argument(struct mg_json *json, struct parse *p, struct aten_arg *out);
 
+static bool push_argument(struct mg_json *json, struct parse *p, const char *key)
+{
+    struct aten_arg arg;
+    if (p->arguments++ == MG_MAX_OPERANDS)
+        return mg_json_fail(json, MG_ERR_LIMIT, "a node has at most %d arguments", MG_MAX_OPERANDS);
+    if (!parse_argument(json, p, &arg))
+        return false;
+    arg.key = key;
+    *MG_PUSH(json->arena, p->open, p->open_count, p->open_capacity) = arg;
+    return true;
+}
+
+/* The arguments from `first` on become a list. */
+static void close_list(struct mg_json *json, struct parse *p, size_t first, struct aten_arg *out)
+{
+    size_t count = p->open_count - first;
+    *out = (struct aten_arg){.kind = ATEN_LIST, .count = (uint32_t)count};
+    if (count)
+        out->item = mg_arena_copy(json->arena, p->open + first, count * sizeof *p->open);
+    p->open_count = first;
+}
+
 static bool parse_list(struct mg_json *json, struct parse *p, struct aten_arg *out)
 {
-    out->kind = ATEN_LIST;
+    size_t first = p->open_count;
     if (!mg_json_enter_array(json))
         return false;
     while (mg_json_next_element(json))
-        if (!parse_argument(json, p, MG_PUSH(json->arena, out->item, out->count, out->capacity)))
+        if (!push_argument(json, p, NULL))
             return false;
+    close_list(json, p, first, out);
     return json->err.code == MG_OK;
 }
 
@@ -183,27 +209,32 @@ static bool node_args(struct mg_json *json, void *into)
 static bool node_kwargs(struct mg_json *json, void *into)
 {
     struct parse *p = into;
-    struct aten_arg *list = &p->node->kwargs;
+    size_t first = p->open_count;
     const char *key;
     if (!mg_json_enter_object(json))
         return false;
-    while (mg_json_next_member(json, &key)) {
-        struct aten_arg *arg = MG_PUSH(json->arena, list->item, list->count, list->capacity);
-        if (!parse_argument(json, p, arg))
+    while (mg_json_next_member(json, &key))
+        if (!push_argument(json, p, key))
             return false;
-        arg->key = key;
-    }
+    close_list(json, p, first, &p->node->kwargs);
     return json->err.code == MG_OK;
 }
 
 static bool node_writes(struct mg_json *json, void *into)
 {
     struct aten_node *node = ((struct parse *)into)->node;
+    int64_t *writes = NULL;
+    size_t count = 0, capacity = 0;
     if (!mg_json_enter_array(json))
         return false;
-    while (mg_json_next_element(json))
-        if (!mg_json_int(json, MG_PUSH(json->arena, node->writes, node->write_count, node->write_capacity)))
+    while (mg_json_next_element(json)) {
+        if (count == MG_MAX_OPERANDS)
+            return mg_json_fail(json, MG_ERR_LIMIT, "a call writes to at most %d arguments", MG_MAX_OPERANDS);
+        if (!mg_json_int(json, MG_PUSH(json->arena, writes, count, capacity)))
             return false;
+    }
+    node->writes = writes;
+    node->write_count = (uint32_t)count;
     return json->err.code == MG_OK;
 }
 
@@ -216,7 +247,7 @@ static bool node_value(struct mg_json *json, void *into)
 {
     struct aten_node *node = ((struct parse *)into)->node;
     if (mg_json_peek(json) != MG_JSON_NUMBER)
-        return mg_json_skip(json, NULL, NULL);
+        return mg_json_skip(json, NULL, NULL); /* the elements of a tensor, which are not looked at */
     node->has_value = true;
     return mg_json_double(json, &node->value);
 }
@@ -246,12 +277,6 @@ static bool out_offset(struct mg_json *json, void *into)
     return mg_json_int(json, &((struct parse *)into)->node->offset);
 }
 
-static bool out_ignored(struct mg_json *json, void *into)
-{
-    (void)into;
-    return mg_json_skip(json, NULL, NULL);
-}
-
 static bool node_out(struct mg_json *json, void *into)
 {
     static const struct mg_member members[] = {{"shape", out_shape, true},
@@ -277,6 +302,7 @@ static bool parse_node(struct mg_json *json, struct parse *p)
         {"backward", node_backward, false},
     };
     struct aten_document *d = p->document;
+    p->arguments = 0;
     p->node = MG_PUSH(json->arena, d->nodes, d->node_count, d->node_capacity);
     *p->node = (struct aten_node){.args.kind = ATEN_LIST, .kwargs.kind = ATEN_LIST, .value_kind = MG_KIND_INPUT};
     reserve_slots(json, p);
@@ -328,9 +354,12 @@ static bool document_nodes(struct mg_json *json, void *into)
 {
     if (!mg_json_enter_array(json))
         return false;
-    while (mg_json_next_element(json))
+    while (mg_json_next_element(json)) {
+        mg_json_begin_element(json);
         if (!parse_node(json, into))
             return false;
+    }
+    mg_json_end_elements(json);
     return json->err.code == MG_OK;
 }
 
@@ -349,25 +378,27 @@ static bool output_of(struct mg_json *json, void *into)
 static bool document_outputs(struct mg_json *json, void *into)
 {
     static const struct mg_member members[] = {
-        {"node", output_node, true}, {"role", out_ignored, false}, {"of", output_of, false}};
+        {"node", output_node, true}, {"role", mg_parse_ignored, false}, {"of", output_of, false}};
     struct parse *p = into;
     struct aten_document *d = p->document;
     if (!mg_json_enter_array(json))
         return false;
     while (mg_json_next_element(json)) {
+        mg_json_begin_element(json);
         (void)MG_PUSH(json->arena, d->outputs, d->output_count, d->output_capacity);
         if (!MG_PARSE_MEMBERS(json, "an output", members, into))
             return false;
     }
+    mg_json_end_elements(json);
     return json->err.code == MG_OK;
 }
 
 bool mg_aten_parse(struct mg_json *json, struct aten_document *out)
 {
     static const struct mg_member members[] = {
-        {"format", document_format, true}, {"name", document_name, false},  {"digest", document_digest, true},
-        {"math", document_math, false},    {"nodes", document_nodes, true}, {"outputs", document_outputs, true},
-        {"torch", out_ignored, false},
+        {"format", document_format, true},  {"name", document_name, false},  {"digest", document_digest, true},
+        {"math", document_math, false},     {"nodes", document_nodes, true}, {"outputs", document_outputs, true},
+        {"torch", mg_parse_ignored, false},
     };
     *out = (struct aten_document){.name = "step", .math = MG_MATH_F32};
     struct parse p = {.document = out};

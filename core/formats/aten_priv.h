@@ -19,14 +19,16 @@ enum aten_arg_kind {
 };
 struct aten_arg {
     enum aten_arg_kind kind;
-    const char *key; /* keyword arguments */
-    int64_t i;       /* also booleans */
-    double f;        /* also of integers */
-    const char *text;
-    enum mg_dtype dtype;
     uint32_t node;
-    struct aten_arg *item;
-    size_t count, capacity;
+    uint32_t count; /* of the items of a list */
+    enum mg_dtype dtype;
+    const char *key; /* keyword arguments */
+    int64_t i;       /* also booleans; 0 where it is no integer */
+    union {
+        double f; /* also of integers and booleans */
+        const char *text;
+        const struct aten_arg *item;
+    };
 };
 
 enum aten_node_kind { ATEN_CALL, ATEN_GETITEM, ATEN_CONSTANT, ATEN_PLACEHOLDER };
@@ -36,8 +38,8 @@ struct aten_node {
     enum mg_kind value_kind; /* placeholders */
     bool backward;
     struct aten_arg args, kwargs; /* lists */
-    int64_t *writes;              /* positions of arguments that are written to */
-    size_t write_count, write_capacity;
+    const int64_t *writes;        /* positions of arguments that are written to */
+    uint32_t write_count;
     bool has_out;
     struct mg_shape shape;
     struct mg_shape strides; /* elements; rank 0 where not listed */
@@ -62,11 +64,11 @@ struct aten_document {
 
 /* Parses the whole document: every reference is to an earlier node; on failure json->err holds the place. */
 bool mg_aten_parse(struct mg_json *json, struct aten_document *out);
-/* The whole way; sets the graph's source. Runs inside a guard. */
-enum mg_code mg_aten_read(const char *json, size_t size, struct mg_arena *arena, struct mg_graph **out,
-                          struct mg_error *err) MG_WARN_UNUSED;
-enum mg_code mg_aten_build(const struct aten_document *document, struct mg_arena *arena, struct mg_graph **out,
-                           struct mg_error *err) MG_WARN_UNUSED;
+/* The whole way; sets the graph's source. All but the graph is in `scratch`. Runs inside guards. */
+enum mg_code mg_aten_read(const char *json, size_t size, struct mg_arena *scratch, struct mg_arena *arena,
+                          struct mg_graph **out, struct mg_error *err) MG_WARN_UNUSED;
+enum mg_code mg_aten_build(const struct aten_document *document, struct mg_arena *scratch, struct mg_arena *arena,
+                           struct mg_graph **out, struct mg_error *err) MG_WARN_UNUSED;
 
 /* ---- translation ---- */
 

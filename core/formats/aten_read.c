@@ -17,15 +17,17 @@ const struct aten_entry *aten_find(const char *name, size_t size, const char *ov
     return NULL;
 }
 
-enum mg_code mg_aten_read(const char *json, size_t size, struct mg_arena *arena, struct mg_graph **out,
-                          struct mg_error *err)
+enum mg_code mg_aten_read(const char *json, size_t size, struct mg_arena *scratch, struct mg_arena *arena,
+                          struct mg_graph **out, struct mg_error *err)
 {
     struct mg_json reader;
     struct aten_document document;
-    mg_json_init(&reader, arena, json, size);
-    if (!mg_aten_parse(&reader, &document))
+    mg_json_init(&reader, scratch, json, size);
+    bool good = mg_aten_parse(&reader, &document);
+    mg_json_end_elements(&reader);
+    if (!good)
         return mg_fail(err, reader.err.code, reader.err.pointer, "%s", reader.err.message);
-    enum mg_code code = mg_aten_build(&document, arena, out, err);
+    enum mg_code code = mg_aten_build(&document, scratch, arena, out, err);
     if (code == MG_OK)
         (*out)->source = mg_arena_strdup(arena, document.digest);
     return code;

@@ -3,6 +3,17 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { BEGINNING = 1 << 20 };
+
+bool mg_parse_ignored(struct mg_json *json, void *into)
+{
+    enum mg_json_kind kind = mg_json_peek(json);
+    (void)into;
+    if (kind == MG_JSON_OBJECT || kind == MG_JSON_ARRAY)
+        return mg_json_fail(json, MG_ERR_INVALID, "a text, a number, a truth value or null is expected");
+    return mg_json_skip(json, NULL, NULL);
+}
+
 bool mg_parse_members(struct mg_json *json, const char *what, const struct mg_member *members, size_t count, void *into)
 {
     uint32_t seen = 0;
@@ -82,7 +93,7 @@ const char *mg_document_format(const char *json, size_t size, struct mg_arena *a
 {
     struct mg_json reader;
     const char *key, *text;
-    mg_json_init(&reader, arena, json, size);
+    mg_json_init(&reader, arena, json, size < BEGINNING ? size : BEGINNING);
     if (!mg_json_enter_object(&reader))
         return "";
     while (mg_json_next_member(&reader, &key)) {

@@ -5,6 +5,8 @@
 #include "base/json.h"
 #include "graph/graph.h"
 
+enum { MG_MAX_OPERANDS = UINT16_MAX }; /* of one operator or node */
+
 struct mg_member {
     const char *key;
     bool (*parse)(struct mg_json *json, void *into);
@@ -22,10 +24,12 @@ bool mg_parse_word(struct mg_json *json, const char *what, const char *const *wo
     mg_parse_word(json, what, (const char *const[]){__VA_ARGS__},                                                      \
                   sizeof((const char *const[]){__VA_ARGS__}) / sizeof(const char *), out)
 
+/* A text, number, truth value or null that says nothing here. */
+bool mg_parse_ignored(struct mg_json *json, void *into);
 bool mg_parse_shape(struct mg_json *json, struct mg_shape *out); /* appends to *out, which is empty */
 bool mg_parse_dtype(struct mg_json *json, enum mg_dtype *out);
 bool mg_is_digest(const char *text); /* 64 lower-case hexadecimal digits */
-/* The member "format" of a document, or "" where it has none that can be read; memory from `arena`. */
+/* The member "format" of a document, or "" where its first MiB has none that can be read; memory from `arena`. */
 const char *mg_document_format(const char *json, size_t size, struct mg_arena *arena);
 
 #endif

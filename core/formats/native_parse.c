@@ -5,16 +5,39 @@
 #include "formats/members.h"
 #include "formats/native_priv.h"
 
-static bool parse_names(struct mg_json *json, struct native_names *names)
+/* Those of one operator, or a `long_list` as of the whole graph. */
+static bool parse_names(struct mg_json *json, struct native_names *names, bool long_list)
 {
     if (!mg_json_enter_array(json))
         return false;
+    *names = (struct native_names){.name = MG_NEW_ARRAY(json->arena, const char *, 2), .capacity = 2};
     while (mg_json_next_element(json)) {
         const char *name;
+        if (long_list)
+            mg_json_begin_element(json);
+        else if (names->count == MG_MAX_OPERANDS)
+            return mg_json_fail(json, MG_ERR_LIMIT, "more than %d names", MG_MAX_OPERANDS);
         if (!mg_json_string(json, &name, NULL))
             return false;
         *MG_PUSH(json->arena, names->name, names->count, names->capacity) = name;
     }
+    if (long_list)
+        mg_json_end_elements(json);
+    return json->err.code == MG_OK;
+}
+
+/* A list of objects, each announced. */
+static bool parse_elements(struct mg_json *json, bool (*parse)(struct mg_json *json, struct native_document *d),
+                           struct native_document *d)
+{
+    if (!mg_json_enter_array(json))
+        return false;
+    while (mg_json_next_element(json)) {
+        mg_json_begin_element(json);
+        if (!parse(json, d))
+            return false;
+    }
+    mg_json_end_elements(json);
     return json->err.code == MG_OK;
 }
 
@@ -106,12 +129,12 @@ static bool op_type(struct mg_json *json, void *into)
 
 static bool op_inputs(struct mg_json *json, void *into)
 {
-    return parse_names(json, &((struct native_op *)into)->inputs);
+    return parse_names(json, &((struct native_op *)into)->inputs, false);
 }
 
 static bool op_outputs(struct mg_json *json, void *into)
 {
-    return parse_names(json, &((struct native_op *)into)->outputs);
+    return parse_names(json, &((struct native_op *)into)->outputs, false);
 }
 
 static bool op_attrs(struct mg_json *json, void *into)
@@ -198,31 +221,29 @@ static bool document_forward_ops(struct mg_json *json, void *into)
     return true;
 }
 
+static bool document_value(struct mg_json *json, struct native_document *d)
+{
+    return parse_value(json, MG_PUSH(json->arena, d->values, d->value_count, d->value_capacity));
+}
+
 static bool document_values(struct mg_json *json, void *into)
 {
-    struct native_document *d = into;
-    if (!mg_json_enter_array(json))
-        return false;
-    while (mg_json_next_element(json))
-        if (!parse_value(json, MG_PUSH(json->arena, d->values, d->value_count, d->value_capacity)))
-            return false;
-    return json->err.code == MG_OK;
+    return parse_elements(json, document_value, into);
+}
+
+static bool document_op(struct mg_json *json, struct native_document *d)
+{
+    return parse_op(json, MG_PUSH(json->arena, d->ops, d->op_count, d->op_capacity));
 }
 
 static bool document_ops(struct mg_json *json, void *into)
 {
-    struct native_document *d = into;
-    if (!mg_json_enter_array(json))
-        return false;
-    while (mg_json_next_element(json))
-        if (!parse_op(json, MG_PUSH(json->arena, d->ops, d->op_count, d->op_capacity)))
-            return false;
-    return json->err.code == MG_OK;
+    return parse_elements(json, document_op, into);
 }
 
 static bool document_outputs(struct mg_json *json, void *into)
 {
-    return parse_names(json, &((struct native_document *)into)->outputs);
+    return parse_names(json, &((struct native_document *)into)->outputs, true);
 }
 
 static bool update_weight(struct mg_json *json, void *into)
@@ -235,18 +256,16 @@ static bool update_value(struct mg_json *json, void *into)
     return mg_json_string(json, &((struct native_update *)into)->value, NULL);
 }
 
-static bool document_updates(struct mg_json *json, void *into)
+static bool document_update(struct mg_json *json, struct native_document *d)
 {
     static const struct mg_member members[] = {{"weight", update_weight, true}, {"value", update_value, true}};
-    struct native_document *d = into;
-    if (!mg_json_enter_array(json))
-        return false;
-    while (mg_json_next_element(json)) {
-        struct native_update *update = MG_PUSH(json->arena, d->updates, d->update_count, d->update_capacity);
-        if (!MG_PARSE_MEMBERS(json, "an update", members, update))
-            return false;
-    }
-    return json->err.code == MG_OK;
+    return MG_PARSE_MEMBERS(json, "an update", members,
+                            MG_PUSH(json->arena, d->updates, d->update_count, d->update_capacity));
+}
+
+static bool document_updates(struct mg_json *json, void *into)
+{
+    return parse_elements(json, document_update, into);
 }
 
 static bool label_value(struct mg_json *json, void *into)
@@ -259,18 +278,16 @@ static bool label_label(struct mg_json *json, void *into)
     return mg_json_string(json, &((struct native_label *)into)->label, NULL);
 }
 
-static bool document_labels(struct mg_json *json, void *into)
+static bool document_label(struct mg_json *json, struct native_document *d)
 {
     static const struct mg_member members[] = {{"value", label_value, true}, {"label", label_label, true}};
-    struct native_document *d = into;
-    if (!mg_json_enter_array(json))
-        return false;
-    while (mg_json_next_element(json)) {
-        struct native_label *label = MG_PUSH(json->arena, d->labels, d->label_count, d->label_capacity);
-        if (!MG_PARSE_MEMBERS(json, "a label", members, label))
-            return false;
-    }
-    return json->err.code == MG_OK;
+    return MG_PARSE_MEMBERS(json, "a label", members,
+                            MG_PUSH(json->arena, d->labels, d->label_count, d->label_capacity));
+}
+
+static bool document_labels(struct mg_json *json, void *into)
+{
+    return parse_elements(json, document_label, into);
 }
 
 static bool training_loss(struct mg_json *json, void *into)
@@ -298,7 +315,7 @@ static bool training_trainable(struct mg_json *json, void *into)
     size_t all;
     if (mg_json_peek(json) == MG_JSON_STRING)
         return MG_PARSE_WORD(json, "choice of weights", &all, "all");
-    if (!parse_names(json, &d->trainable))
+    if (!parse_names(json, &d->trainable, true))
         return false;
     /* An empty list is not NULL, which would mean all. */
     d->training.trainable = d->trainable.count ? d->trainable.name : mg_arena_alloc(json->arena, sizeof(char *));

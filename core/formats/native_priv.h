@@ -55,9 +55,9 @@ struct native_document {
 bool mg_native_parse(struct mg_json *json, struct native_document *out);
 /* An attribute's value, of whatever type it has; lists and strings in the arena. */
 bool mg_native_parse_attr(struct mg_json *json, enum mg_attr_key key, struct native_op *op, struct mg_attr *out);
-/* Resolves names and builds the graph. */
-enum mg_code mg_native_build(const struct native_document *document, struct mg_arena *arena, struct mg_graph **out,
-                             struct mg_error *err) MG_WARN_UNUSED;
+/* Resolves names and builds the graph in `arena`. */
+enum mg_code mg_native_build(const struct native_document *document, struct mg_arena *scratch, struct mg_arena *arena,
+                             struct mg_graph **out, struct mg_error *err) MG_WARN_UNUSED;
 /* An opaque operator's attributes that have a form of their own in JSON. */
 void mg_native_write_axes(struct mg_writer *w, const struct mg_attr *axes, uint32_t in_count, uint32_t out_count);
 

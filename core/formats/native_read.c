@@ -11,10 +11,11 @@
 struct building {
     const struct native_document *document;
     struct mg_graph *g;
-    struct mg_arena *arena;
+    struct mg_arena *scratch;
     struct mg_error *err;
     mg_op *op_slots; /* hash table of operators by name */
     size_t op_mask;
+    mg_value *operands; /* of one operator */
 };
 
 static enum mg_code fail_name(struct building *b, const char *name, const char *reason, const char *fmt, ...)
@@ -104,7 +105,7 @@ static enum mg_code check_axes(struct building *b, size_t at)
 static enum mg_code add_op(struct building *b, size_t at)
 {
     const struct native_op *op = &b->document->ops[at];
-    mg_value *in = MG_NEW_ARRAY(b->arena, mg_value, op->inputs.count);
+    mg_value *in = b->operands;
     MG_TRY(find_operands(b, at, in));
     MG_TRY(check_results(b, at));
     MG_TRY(check_axes(b, at));
@@ -136,7 +137,7 @@ static enum mg_code index_ops(struct building *b)
     while (capacity < 2 * b->g->op_count)
         capacity *= 2;
     b->op_mask = capacity - 1;
-    b->op_slots = MG_NEW_ARRAY(b->arena, mg_op, capacity);
+    b->op_slots = MG_NEW_ARRAY(b->scratch, mg_op, capacity);
     memset(b->op_slots, 0xff, capacity * sizeof *b->op_slots);
     for (mg_op op = 0; op < b->g->op_count; op++) {
         mg_op *slot = op_slot(b, b->g->ops[op].name);
@@ -214,7 +215,7 @@ static enum mg_code add_labels(struct building *b)
         mg_value value = mg_graph_find_value(b->g, label->value);
         if (value == MG_NONE)
             return fail_name(b, label->value, "is no value", "/labels/%zu/value", i);
-        b->g->values[value].label = label->label;
+        b->g->values[value].label = mg_arena_strdup(b->g->arena, label->label);
     }
     return MG_OK;
 }
@@ -230,13 +231,17 @@ static enum mg_code check_training(struct building *b)
     return MG_OK;
 }
 
-enum mg_code mg_native_build(const struct native_document *document, struct mg_arena *arena, struct mg_graph **out,
-                             struct mg_error *err)
+enum mg_code mg_native_build(const struct native_document *document, struct mg_arena *scratch, struct mg_arena *arena,
+                             struct mg_graph **out, struct mg_error *err)
 {
     struct mg_error ignored = {0};
-    struct building b = {document, mg_graph_new(arena, document->name), arena, err ? err : &ignored, NULL, 0};
+    struct building b = {.document = document,
+                         .g = mg_graph_new(arena, document->name),
+                         .scratch = scratch,
+                         .err = err ? err : &ignored,
+                         .operands = MG_NEW_ARRAY(scratch, mg_value, MG_MAX_OPERANDS)};
     b.g->math = document->math;
-    b.g->source = document->source;
+    b.g->source = document->source ? mg_arena_strdup(arena, document->source) : NULL;
     MG_TRY(add_values(&b));
     MG_TRY(add_results(&b));
     for (size_t i = 0; i < document->op_count; i++)
@@ -255,34 +260,69 @@ enum mg_code mg_native_build(const struct native_document *document, struct mg_a
 struct request {
     const char *text;
     size_t size;
+    struct mg_arena reading; /* of all that the graph does not need */
     struct mg_arena *arena;
     struct mg_graph **out;
     struct mg_training *training;
     bool *has_training;
 };
 
+/* What the document says of training, in the graph's arena. */
+static void keep_training(const struct request *request, const struct native_document *document)
+{
+    struct mg_training *training = request->training;
+    *request->has_training = document->has_training;
+    if (!document->has_training)
+        return;
+    *training = document->training;
+    if (!training->trainable)
+        return;
+    const char **names = MG_NEW_ARRAY(request->arena, const char *, training->trainable_count);
+    for (uint32_t i = 0; i < training->trainable_count; i++)
+        names[i] = mg_arena_strdup(request->arena, training->trainable[i]);
+    training->trainable = names;
+}
+
+static enum mg_code read_native(struct request *request, struct mg_error *err)
+{
+    struct mg_json json;
+    struct native_document document;
+    mg_json_init(&json, &request->reading, request->text, request->size);
+    bool good = mg_native_parse(&json, &document);
+    mg_json_end_elements(&json);
+    if (!good)
+        return mg_fail(err, json.err.code, json.err.pointer, "%s", json.err.message);
+    MG_TRY(mg_native_build(&document, &request->reading, request->arena, request->out, err));
+    keep_training(request, &document);
+    return MG_OK;
+}
+
 static enum mg_code read_graph(void *context, struct mg_error *err)
 {
     struct request *request = context;
-    struct mg_json json;
-    struct native_document document;
-    if (strcmp(mg_document_format(request->text, request->size, request->arena), "magis-aten/1") == 0) {
-        *request->has_training = false;
-        return mg_aten_read(request->text, request->size, request->arena, request->out, err);
-    }
-    mg_json_init(&json, request->arena, request->text, request->size);
-    if (!mg_native_parse(&json, &document))
-        return mg_fail(err, json.err.code, json.err.pointer, "%s", json.err.message);
-    MG_TRY(mg_native_build(&document, request->arena, request->out, err));
-    *request->has_training = document.has_training;
-    if (document.has_training)
-        *request->training = document.training;
-    return MG_OK;
+    *request->has_training = false;
+    if (strcmp(mg_document_format(request->text, request->size, &request->reading), "magis-aten/1") == 0)
+        return mg_aten_read(request->text, request->size, &request->reading, request->arena, request->out, err);
+    return read_native(request, err);
+}
+
+static enum mg_code read_guarded(void *context, struct mg_error *err)
+{
+    struct request *request = context;
+    enum mg_code code = mg_arena_guard(&request->reading, read_graph, request, err);
+    if (code == MG_ERR_NOMEM &&
+        request->reading.limit - request->reading.used < request->arena->limit - request->arena->used)
+        return mg_fail(err, MG_ERR_LIMIT, "", MG_JSON_TOO_MANY);
+    return code;
 }
 
 enum mg_code mg_graph_read(const char *json, size_t size, struct mg_arena *arena, struct mg_graph **out,
                            struct mg_training *training, bool *has_training, struct mg_error *err)
 {
-    struct request request = {json, size, arena, out, training, has_training};
-    return mg_arena_guard(arena, read_graph, &request, err);
+    struct request request = {
+        .text = json, .size = size, .arena = arena, .out = out, .training = training, .has_training = has_training};
+    mg_arena_init_within(&request.reading, arena);
+    enum mg_code code = mg_arena_guard(arena, read_guarded, &request, err);
+    mg_arena_release(&request.reading);
+    return code;
 }

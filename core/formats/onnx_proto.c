@@ -7,10 +7,17 @@
 
 #include "base/utf8.h"
 
-enum { MAX_DEPTH = 64, MAX_NAME = 4096, MAX_TEXT = 1 << 16, KEEP_BYTES = 8192, MAX_NODES = 200000 };
+enum {
+    MAX_DEPTH = 64,
+    MAX_NAME = 4096,
+    MAX_TEXT = 1 << 16,
+    KEEP_BYTES = 8192,
+    MAX_NODES = 200000,
+    MAX_LIST = UINT16_MAX
+};
 
 /* What is allocated: so much at first, and so many bytes for each byte read beyond the first MiB. */
-enum { FIRST_BYTES = 15 << 20, FACTOR = 24, FREE_BYTES = 1 << 20 };
+enum { FIRST_BYTES = 15 << 20, FACTOR = 16, FREE_BYTES = 1 << 20 };
 
 enum kind {
     NUMBER, /* varint, into onnx_number */
@@ -178,6 +185,12 @@ static void *push(struct reader *r, struct onnx_list *list, size_t size)
     return (char *)list->items + size * list->count++;
 }
 
+/* Of names, texts and numbers no message needs so many. */
+static enum mg_code check_length(struct reader *r, const struct onnx_list *list)
+{
+    return list->count < MAX_LIST ? MG_OK : fail(r, MG_ERR_LIMIT, "a list of more than 65535 names or numbers");
+}
+
 /* ---- texts ---- */
 
 static bool is_text(const char *text, size_t size)
@@ -232,6 +245,13 @@ static bool is_data(enum kind kind)
     return kind == DATA_NUMBERS || kind == DATA_REALS || kind == DATA_DOUBLES;
 }
 
+static enum mg_code read_kept(struct reader *r, enum kind kind, struct onnx_list *list)
+{
+    if (!is_data(kind))
+        MG_TRY(check_length(r, list));
+    return read_element(r, kind, push(r, list, element_size(kind)));
+}
+
 static enum mg_code read_packed(struct reader *r, enum kind kind, uint64_t size, void *object, struct onnx_list *list)
 {
     uint64_t end = mg_wire_position(&r->wire) + size;
@@ -242,7 +262,7 @@ static enum mg_code read_packed(struct reader *r, enum kind kind, uint64_t size,
             return mg_wire_skip(&r->wire, size) ? MG_OK : truncated(r);
     }
     while (mg_wire_position(&r->wire) < end) {
-        MG_TRY(read_element(r, kind, push(r, list, element_size(kind))));
+        MG_TRY(read_kept(r, kind, list));
         set_budget(r);
     }
     return mg_wire_position(&r->wire) == end ? MG_OK : fail(r, MG_ERR_SYNTAX, "a list that ends inside an element");
@@ -257,7 +277,7 @@ static enum mg_code read_single(struct reader *r, enum kind kind, void *object, 
         if (!r->how->keep_data)
             return read_element(r, kind, &ignored);
     }
-    return read_element(r, kind, push(r, list, element_size(kind)));
+    return read_kept(r, kind, list);
 }
 
 /* ---- one field ---- */
@@ -316,10 +336,12 @@ static enum mg_code read_delimited(struct reader *r, const struct field *field, 
     case NAME:
         return read_name(r, size, (const char **)into);
     case NAMES:
+        MG_TRY(check_length(r, (struct onnx_list *)into));
         return read_name(r, size, push(r, (struct onnx_list *)into, sizeof(const char *)));
     case TEXT:
         return read_text(r, size, MAX_TEXT, (const char **)into);
     case TEXTS:
+        MG_TRY(check_length(r, (struct onnx_list *)into));
         return read_text(r, size, MAX_TEXT, push(r, (struct onnx_list *)into, sizeof(const char *)));
     case ONE:
     case MANY:
@@ -472,18 +494,4 @@ enum mg_code mg_onnx_parse_tensor(const struct mg_bytes *source, struct onnx_par
 {
     MG_TRY(parse(source, how, &tensor_message, out));
     return check_tensor(out) ? mg_fail(how->err, MG_ERR_INVALID, "", "%s", check_tensor(out)) : MG_OK;
-}
-
-static bool next_of_block(void *context, const uint8_t **data, size_t *size)
-{
-    struct mg_bytes_block *block = context;
-    *data = block->data;
-    *size = block->size;
-    block->size = 0;
-    return true;
-}
-
-struct mg_bytes mg_bytes_from_block(struct mg_bytes_block *block)
-{
-    return (struct mg_bytes){next_of_block, block};
 }

@@ -78,3 +78,17 @@ bool mg_wire_skip(struct onnx_wire *w, uint64_t size)
     }
     return true;
 }
+
+static bool next_of_block(void *context, const uint8_t **data, size_t *size)
+{
+    struct mg_bytes_block *block = context;
+    *data = block->data;
+    *size = block->size;
+    block->size = 0;
+    return true;
+}
+
+struct mg_bytes mg_bytes_from_block(struct mg_bytes_block *block)
+{
+    return (struct mg_bytes){next_of_block, block};
+}

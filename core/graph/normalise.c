@@ -98,10 +98,10 @@ static const char *refuse_in_place(const struct mg_graph *g, const struct mg_op_
     return NULL;
 }
 
-static enum mg_code decide_in_place(const struct normalise *n, int32_t *in_place, struct mg_error *err)
+static enum mg_code decide_in_place(struct normalise *n, int32_t *in_place, struct mg_error *err)
 {
     const struct mg_graph *g = n->source;
-    bool *root_is_output = MG_NEW_ARRAY(n->arena, bool, g->value_count);
+    bool *root_is_output = MG_NEW_ARRAY(&n->scratch, bool, g->value_count);
     for (size_t i = 0; i < g->output_count; i++)
         root_is_output[mg_alias_root(g, g->outputs[i])] = true;
     for (mg_op op = 0; op < g->op_count; op++)
@@ -204,13 +204,12 @@ static struct mg_graph *like(const struct mg_graph *from, struct mg_arena *arena
     return to;
 }
 
-static void copy_op_strings(struct mg_graph *to, const struct mg_graph *from, mg_op op)
+/* The ordered copy still has its names and attributes from the source; the last one has its own. */
+static void copy_op_strings(struct mg_graph *to, mg_op op)
 {
     struct mg_op_info *info = &to->ops[op];
     info->name = mg_arena_strdup(to->arena, info->name);
     info->module = mg_arena_strdup(to->arena, info->module);
-    if (to->arena == from->arena || !info->inferred)
-        return;
     struct mg_attr *attrs = mg_arena_copy(to->arena, info->attrs, info->attr_count * sizeof *attrs);
     for (uint32_t i = 0; i < info->attr_count; i++) {
         if (attrs[i].type == MG_ATTR_TYPE_INTS)
@@ -243,11 +242,10 @@ static enum mg_code ordered_copy(struct normalise *n, struct mg_graph **out, str
     MG_TRY(check_operands(g, err));
     MG_TRY(decide_in_place(n, in_place, err));
     MG_TRY(mg_order_ops(g, in_place, &n->scratch, order, err));
-    struct mg_graph *to = like(g, n->arena);
+    struct mg_graph *to = like(g, &n->scratch);
     mg_value *map = clone_given(to, g, &n->scratch);
     for (size_t i = 0; i < g->op_count; i++) {
         mg_op op = clone_op(to, g, order[i], map);
-        copy_op_strings(to, g, op);
         to->ops[op].in_place = in_place[order[i]];
         new_index[order[i]] = op;
         MG_TRY(infer_at(to, op, order[i], err));
@@ -410,6 +408,7 @@ static enum mg_code with_views(struct normalise *n, struct mg_graph *from, struc
         set_dense(w.to, v);
     for (mg_op old = 0; old < from->op_count; old++) {
         mg_op op = w.new_index[old] = clone_op(w.to, from, old, w.map);
+        copy_op_strings(w.to, op);
         for (uint32_t i = 0; i < from->ops[old].out_count; i++) {
             w.own_map[from->ops[old].out[i]] = w.map[from->ops[old].out[i]];
             set_dense(w.to, w.map[from->ops[old].out[i]]);
@@ -469,7 +468,7 @@ enum mg_code mg_graph_normalise(const struct mg_graph *g, struct mg_arena *arena
                                 struct mg_error *err)
 {
     struct normalise n = {.source = g, .arena = arena, .out = out};
-    mg_arena_init(&n.scratch, SIZE_MAX);
+    mg_arena_init_within(&n.scratch, arena);
     enum mg_code code = mg_arena_guard(arena, run_with_scratch, &n, err);
     mg_arena_release(&n.scratch);
     return code;

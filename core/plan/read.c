@@ -13,9 +13,12 @@ static bool read_list(struct mg_plan_reader *r, bool (*element)(struct mg_plan_r
 {
     if (!mg_json_enter_array(&r->json))
         return false;
-    while (mg_json_next_element(&r->json))
+    while (mg_json_next_element(&r->json)) {
+        mg_json_begin_element(&r->json);
         if (!element(r))
             return false;
+    }
+    mg_json_end_elements(&r->json);
     return r->json.err.code == MG_OK;
 }
 
@@ -114,15 +117,22 @@ static bool read_member(struct mg_plan_reader *r, uint32_t member, const char *k
     }
 }
 
-/* Edits come first, wherever they stand: from them follows mg_plan_which graph names are looked up in. */
+/* Edits come first, wherever they stand at the beginning: from them follows which graph names are looked up in. */
 static bool read_edits(struct mg_plan_reader *r)
 {
     const char *key;
     if (!mg_json_enter_object(&r->json))
         return false;
-    while (mg_json_next_member(&r->json, &key))
-        if (strcmp(key, "edits") == 0 ? !read_list(r, mg_plan_read_edit) : !mg_json_skip(&r->json, NULL, NULL))
-            return false;
+    mg_json_begin_element(&r->json);
+    while (mg_json_next_member(&r->json, &key)) {
+        if (strcmp(key, "edits") == 0)
+            return read_list(r, mg_plan_read_edit);
+        if (!mg_json_skip(&r->json, NULL, NULL))
+            break;
+    }
+    if (r->json.err.code == MG_ERR_LIMIT && r->json.bound && r->json.at > r->json.bound)
+        return mg_fail(&r->json.err, MG_ERR_LIMIT, "/edits", "a plan has its edits among its first %d bytes",
+                       MG_JSON_MAX_ELEMENT) == MG_OK;
     return r->json.err.code == MG_OK;
 }
 
@@ -163,7 +173,9 @@ static enum mg_code read_all(void *context, struct mg_error *err)
     struct mg_plan_reader r = {
         .original = c->g, .arena = c->arena, .plan = MG_NEW(c->arena, struct mg_plan), .text = &c->writer};
     mg_json_init(&r.json, c->arena, c->text, c->size);
-    if (!read_edits(&r))
+    bool good = read_edits(&r);
+    mg_json_end_elements(&r.json);
+    if (!good)
         return fail_as(&r, err);
     enum mg_code code = mg_plan_derive(c->g, r.plan, c->arena, err);
     if (code != MG_OK)
@@ -171,7 +183,9 @@ static enum mg_code read_all(void *context, struct mg_error *err)
     r.g = mg_plan_graph(c->g, r.plan);
     mg_json_init(&r.json, c->arena, c->text, c->size);
     mg_plan_index_ops(&r);
-    if (!read_plan(&r))
+    good = read_plan(&r);
+    mg_json_end_elements(&r.json);
+    if (!good)
         return fail_as(&r, err);
     *c->out = r.plan;
     return mg_plan_well_formed(r.g, r.plan, c->arena, err);
@@ -181,8 +195,12 @@ enum mg_code mg_plan_read(const struct mg_graph *g, const char *json, size_t siz
                           struct mg_plan **out, struct mg_error *err)
 {
     struct reading context = {.g = g, .text = json, .size = size, .arena = arena, .out = out};
+    size_t limit = arena->limit;
     mg_writer_init(&context.writer);
     enum mg_code code = mg_arena_guard(arena, read_all, &context, err);
     mg_writer_release(&context.writer);
+    if (code == MG_ERR_NOMEM && arena->limit < limit)
+        code = mg_fail(err, MG_ERR_LIMIT, "", MG_JSON_TOO_MANY);
+    arena->limit = limit;
     return code;
 }

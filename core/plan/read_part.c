@@ -3,6 +3,8 @@
 
 #include "plan/read_priv.h"
 
+enum { MOST_PARTS = 1 << 16 };
+
 /* A value of any kind, written as a plan writes it: without white space, strings in one form. */
 static bool copy_value(struct mg_json *j, struct mg_writer *w)
 {
@@ -115,6 +117,7 @@ static bool read_region_ops(struct mg_plan_reader *r, struct mg_region *region)
         return false;
     while (mg_json_next_element(&r->json)) {
         struct mg_region_op op = {0};
+        mg_json_begin_element(&r->json); /* a region may hold the whole graph */
         if (!read_region_op(r, &op))
             return false;
         if (count && ops[count - 1].op >= op.op)
@@ -133,10 +136,13 @@ static bool read_bounds(struct mg_plan_reader *r)
     r->bound_count = 0;
     if (!mg_json_enter_array(&r->json))
         return false;
-    while (mg_json_next_element(&r->json))
+    while (mg_json_next_element(&r->json)) {
+        if (r->bound_count > MOST_PARTS)
+            return mg_json_fail(&r->json, MG_ERR_LIMIT, "a region has at most %d parts", MOST_PARTS);
         if (!mg_json_int(&r->json, MG_PUSH(r->arena, r->bounds, r->bound_count, capacity)))
             return false;
-    if (r->bound_count < 3 || r->bound_count >= UINT32_MAX)
+    }
+    if (r->bound_count < 3)
         return mg_json_fail(&r->json, MG_ERR_INVALID, "a region has at least two parts");
     return true;
 }
