@@ -17,7 +17,7 @@ static bool accept(struct mg_json *json, char c)
     return true;
 }
 
-/* Digits and exponents beyond this are left to strtod. */
+/* Exponents beyond this are left to strtod. */
 enum { FAR = 100000 };
 
 static bool is_digit(const struct mg_json *json)
@@ -25,14 +25,11 @@ static bool is_digit(const struct mg_json *json)
     return json->at < json->end && *json->at >= '0' && *json->at <= '9';
 }
 
-/* Trailing zeros are held back, so that 1000...0 and 0.50 stay exact; `scale` is -1 after the point. */
+/* Of at most MG_JSON_MAX_SCALAR digits. Trailing zeros are held back, so that 1000...0 and 0.50 stay exact; `scale` is
+ * -1 after the point. */
 static void scan_digits(struct mg_json *json, struct mg_json_number *number, int scale, int *zeros)
 {
     for (; is_digit(json); json->at++) {
-        if (number->exponent == -FAR || *zeros == FAR) {
-            number->exact = false;
-            continue;
-        }
         number->exponent += scale;
         unsigned digit = (unsigned)(*json->at - '0');
         if (!digit) {

@@ -49,8 +49,10 @@ static bool read_device(struct mg_plan_reader *r)
     size_t size;
     struct mg_error err = {0};
     char at[200];
+    mg_json_begin_element(&r->json);
     if (!mg_json_skip(&r->json, &text, &size))
         return false;
+    mg_json_end_elements(&r->json);
     if (mg_device_read(text, size, &r->plan->device, &err) == MG_OK)
         return true;
     memcpy(at, err.pointer, sizeof at - 1);

@@ -426,22 +426,41 @@ Test(json_read, doubles_round_like_strtod)
 /* Zeros and exponents that cancel far out of the fast path's sight. */
 Test(json_read, very_long_numbers)
 {
-    static char text[300100];
+    static char text[MG_JSON_MAX_SCALAR + 100];
     double value;
     memset(text, '0', sizeof text);
     text[1] = '.';
-    snprintf(text + 200001, 40, "1e200000");
+    snprintf(text + 60001, 40, "1e60000");
     cr_assert_eq(read_text(text, read_double, &value).code, MG_OK);
     cr_assert_eq(value, 1);
     memset(text, '0', sizeof text);
     text[0] = '1';
-    snprintf(text + 150001, 40, "e-150000");
+    snprintf(text + 60001, 40, "e-60000");
     cr_assert_eq(read_text(text, read_double, &value).code, MG_OK);
     cr_assert_eq(value, 1);
     memset(text, '7', sizeof text);
-    snprintf(text + 300000, 40, "e-300000");
+    snprintf(text + 60000, 40, "e-60000");
     cr_assert_eq(read_text(text, read_double, &value).code, MG_OK);
     cr_assert_float_eq(value, 0.77777777777777777, 1e-16);
+    memset(text, '7', sizeof text - 1);
+    cr_assert_eq(read_text(text, read_double, &value).code, MG_ERR_LIMIT);
+    cr_assert_eq(read_text(text, skip_all, NULL).code, MG_ERR_LIMIT);
+}
+
+Test(json_read, strings_are_limited)
+{
+    static char text[2 * MG_JSON_MAX_SCALAR];
+    for (size_t size = MG_JSON_MAX_SCALAR - 3; size < MG_JSON_MAX_SCALAR + 3; size++) {
+        enum mg_code expected = size < MG_JSON_MAX_SCALAR ? MG_OK : MG_ERR_LIMIT;
+        memset(text, 'a', size);
+        text[0] = '"';
+        snprintf(text + size, 40, "\"");
+        cr_assert_eq(read_text(text, skip_all, NULL).code, expected, "%zu bytes", size);
+        text[0] = '{';
+        text[1] = '"';
+        snprintf(text + size, 40, "b\":1}");
+        cr_assert_eq(read_text(text, skip_all, NULL).code, expected, "a name of %zu bytes", size);
+    }
 }
 
 static bool read_pointers(struct mg_json *json, void *context)

@@ -2,6 +2,7 @@
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <zlib.h>
 
 #include "plan/builder.h"
@@ -76,6 +77,22 @@ Test(pack, gunzip_refuses_bombs)
     cr_assert_eq(mg_gunzip(file, size, 64 << 20, 200, &plain, &plain_size), MG_GUNZIP_TOO_LARGE);
     cr_assert_eq(mg_gunzip(file, size, 64 << 20, 2000, &plain, &plain_size), MG_GUNZIP_OK);
     free(plain);
+    free(zeros);
+    free(file);
+}
+
+/* One of a gigabyte is found out as soon: of its megabyte only the beginning can be read here, the rest faults. */
+Test(pack, gunzip_refuses_bombs_at_their_beginning)
+{
+    size_t size, plain_size, large = 40 << 20, page = 4096;
+    char *plain, *zeros = calloc(1, large);
+    unsigned char *file = gzip(zeros, large, &size);
+    unsigned char *guarded = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    cr_assert(guarded != MAP_FAILED && size > 4 * page);
+    memcpy(guarded, file, 4 * page);
+    cr_assert_eq(mprotect(guarded + 4 * page, (1 << 20) - 4 * page, PROT_NONE), 0);
+    cr_expect_eq(mg_gunzip(guarded, 1 << 20, (size_t)1 << 30, 200, &plain, &plain_size), MG_GUNZIP_TOO_LARGE);
+    munmap(guarded, 1 << 20);
     free(zeros);
     free(file);
 }
