@@ -63,7 +63,7 @@ struct onnx_scope {
     const struct onnx_function *body;
     unsigned depth;
 };
-enum { MG_ONNX_FOLDED = 1 << 19 }; /* elements of computed constants; what would go beyond stays an operator */
+enum { MG_ONNX_FOLDED = 1 << 18 }; /* elements of computed constants; what would go beyond stays an operator */
 enum { ONNX_MAX_NESTED = 32 };     /* graphs and functions inside one another */
 /* Adds nodes in an order in which each finds its operands; only those that `wanted` (names) need. */
 enum mg_code mg_onnx_add_nodes(struct onnx_scope *s, const struct onnx_list *nodes, const char *const *wanted,

@@ -21,4 +21,11 @@ static inline void require(bool truth, const char *what, const struct mg_error *
     abort();
 }
 
+/* What reading may allocate: for small inputs what is promised of hostile ones, for large ones in proportion (a graph's
+ * operators, with their shapes and axes, take some fifty times their shortest text). */
+static inline size_t frugal(size_t input)
+{
+    return ((size_t)16 << 20) + 64 * input;
+}
+
 #endif

@@ -41,6 +41,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct mg_error err = {0};
     mg_arena_init(&arena, (size_t)64 << 20);
     const struct mg_graph *g = read_graph((const char *)data, size, &arena, &err);
+    require(arena.peak <= frugal(size), "reading takes little memory", &err);
     if (g) {
         require(mg_graph_check(g, &err) == MG_OK, "a normalised graph is sound", &err);
         draw(g);

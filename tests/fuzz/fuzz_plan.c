@@ -72,7 +72,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct mg_error err;
     mg_arena_init(&arena, (size_t)256 << 20);
     const struct mg_graph *g = small_graph(&arena);
-    if (mg_plan_read(g, (const char *)data, size, &arena, &plan, &err) == MG_OK)
+    enum mg_code code = mg_plan_read(g, (const char *)data, size, &arena, &plan, &err);
+    require(arena.peak <= frugal(size), "reading takes little memory", &err);
+    if (code == MG_OK)
         use(g, plan, &arena);
     mg_arena_release(&arena);
     return 0;

@@ -322,7 +322,7 @@ Test(onnx, constants_that_grow)
     }
     struct outcome out = read_bytes(model(graph), false);
     cr_expect_eq(out.code, MG_OK, "%s", out.err.message);
-    cr_expect_leq(out.peak, 24 * MIB, "%zu bytes allocated", out.peak);
+    cr_expect_leq(out.peak, 16 * MIB, "%zu bytes allocated", out.peak);
     cr_expect_gt(out.operators, 1000, "what is not folded is an operator");
 }
 
