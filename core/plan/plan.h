@@ -194,6 +194,7 @@ enum mg_code mg_plan_check_with(const struct mg_graph *g, const struct mg_plan *
 
 /* ---- JSON (magis-plan/1, canonical), DOT ---- */
 void mg_plan_write(struct mg_writer *w, const struct mg_graph *g, const struct mg_plan *plan);
+/* Members in any order, but `edits` begin within the first MG_JSON_MAX_ELEMENT bytes. */
 enum mg_code mg_plan_read(const struct mg_graph *g, const char *json, size_t size, struct mg_arena *arena,
                           struct mg_plan **out, struct mg_error *err) MG_WARN_UNUSED;
 void mg_plan_write_dot(struct mg_writer *w, const struct mg_graph *g, const struct mg_plan *plan);
