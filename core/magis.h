@@ -11,6 +11,7 @@
 #include "base/digest.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "base/utf8.h"
 
 /* networks: built, read, or taken from the zoo; their training steps */
 #include "formats/formats.h"

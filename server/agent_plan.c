@@ -83,12 +83,13 @@ static enum mg_code execute(struct work *w, const struct mg_graph *g, const stru
         return code;
     mg_engine_limit_memory(engine, MG_AGENT_MEMORY);
     bool shared = mg_agent_is_shared(w->agent, engine);
-    double before = mg_agent_canary(w->agent, engine);
+    double before = 0, after = 0;
+    bool fit = mg_agent_canary(w->agent, engine, &before);
     code = mg_device_run(engine, g, plan, SEED, &w->watch, given, results, &w->arena, &w->run, err);
-    double after = mg_agent_canary(w->agent, engine);
+    fit = mg_agent_canary(w->agent, engine, &after) && fit;
     shared = mg_agent_is_shared(w->agent, engine) || shared;
     mg_engine_close(engine);
-    w->busy = shared || mg_agent_is_slow(w->agent, before) || mg_agent_is_slow(w->agent, after);
+    w->busy = !fit || shared || mg_agent_is_slow(w->agent, before) || mg_agent_is_slow(w->agent, after);
     return code;
 }
 

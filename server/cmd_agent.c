@@ -94,50 +94,51 @@ static int lock_device(const struct mg_agent *a)
 
 /* ---- measuring ---- */
 
-double mg_agent_canary(struct mg_agent *a, struct mg_engine *engine)
+bool mg_agent_canary(struct mg_agent *a, struct mg_engine *engine, double *seconds)
 {
     char signature[96];
     struct mg_timing timing = {0};
+    struct mg_error err = {0};
     snprintf(signature, sizeof signature, "f32;f32[%d],f32[%d]->f32[%d]", CANARY_ELEMENTS, CANARY_ELEMENTS,
              CANARY_ELEMENTS);
-    enum mg_code code =
-        mg_engine_time_signature(engine, "add", signature, &mg_time_policy_default, &timing, &(struct mg_error){0});
+    enum mg_code code = mg_engine_time_signature(engine, "add", signature, &mg_time_policy_default, &timing, &err);
     a->worked_at = now();
-    if (code != MG_OK)
-        return 0;
-    if (a->best_canary == 0 || timing.median_s < a->best_canary)
+    *seconds = timing.median_s;
+    if (code == MG_OK && (a->best_canary == 0 || timing.median_s < a->best_canary))
         a->best_canary = timing.median_s;
-    return timing.median_s;
+    if (code != MG_OK)
+        fprintf(stderr, "magisd agent: %s: the canary failed: %s\n", a->device, err.message);
+    return code == MG_OK;
 }
 
-/* That memory is short, by our own limit or because others hold it, may pass: the store asks again soon. */
-static void write_row(struct mg_writer *w, struct mg_engine *engine, uint32_t number, const char *op,
-                      const char *signature)
+/* False: the device failed. */
+static bool write_row(const struct mg_agent *a, struct mg_writer *w, struct mg_engine *engine, uint32_t number,
+                      const char *op, const char *signature)
 {
     struct mg_timing timing = {0};
     struct mg_error err = {0};
+    struct mg_timing_row row = {.row = number, .op = op, .signature = signature};
     enum mg_code code = mg_engine_time_signature(engine, op, signature, &mg_time_policy_default, &timing, &err);
+    if (!mg_timing_status_of(code, &row.status)) {
+        fprintf(stderr, "magisd agent: %s: timing %s %s failed: %s\n", a->device, op, signature, err.message);
+        return false;
+    }
     if (code == MG_ERR_NOMEM)
         fprintf(stderr, "magisd agent: too little memory is free to time %s %s\n", op, signature);
-    struct mg_timing_row row = {.row = number,
-                                .op = op,
-                                .signature = signature,
-                                .status = code == MG_OK          ? MG_TIMING_OK
-                                          : code == MG_ERR_NOMEM ? MG_TIMING_NOMEM
-                                                                 : MG_TIMING_UNSUPPORTED,
-                                .n = timing.n,
-                                .median_s = timing.median_s,
-                                .mad_s = timing.mad_s,
-                                .min_s = timing.min_s,
-                                .workspace = timing.workspace_bytes};
+    row.n = timing.n;
+    row.median_s = timing.median_s;
+    row.mad_s = timing.mad_s;
+    row.min_s = timing.min_s;
+    row.workspace = timing.workspace_bytes;
     mg_timing_write_row(w, &row);
+    return true;
 }
 
-/* The rows of the claimed operators; returns how many: measuring stops when the time is over. */
-static uint32_t measure_all(const struct mg_agent *a, struct mg_engine *engine, const json_t *operators,
-                            struct mg_writer *rows)
+/* The rows of the claimed operators, *count of them: measuring stops when the time is over. False: the device failed.
+ */
+static bool measure_all(const struct mg_agent *a, struct mg_engine *engine, const json_t *operators,
+                        struct mg_writer *rows, uint32_t *count)
 {
-    uint32_t count = 0;
     size_t i;
     json_t *item;
     json_array_foreach((json_t *)(uintptr_t)operators, i, item)
@@ -146,10 +147,10 @@ static uint32_t measure_all(const struct mg_agent *a, struct mg_engine *engine, 
         const char *signature = json_string_value(json_object_get(item, "signature"));
         if (mg_agent_over(a))
             break;
-        if (op && signature)
-            write_row(rows, engine, count++, op, signature);
+        if (op && signature && !write_row(a, rows, engine, (*count)++, op, signature))
+            return false;
     }
-    return count;
+    return true;
 }
 
 static void name_batch(char *name, size_t size)
@@ -197,20 +198,40 @@ bool mg_agent_is_slow(const struct mg_agent *a, double seconds)
     return seconds > CANARY_SLACK * a->best_canary;
 }
 
+static const char SLOW[] =
+    "others use it, or its clock changes (one small kernel took over 5 % longer than at its best)",
+                  FAILING[] = "it fails, as said above", REFUSED[] = "the daemon did not take them, as said above";
+
 /* Says what to do where waiting alone does not seem to help. */
-static void note_bad_batch(struct mg_agent *a)
+static void note_bad_batch(struct mg_agent *a, const char *why)
 {
     if (++a->bad_batches != DISCARDS_MAX)
         return;
-    fprintf(stderr,
-            "magisd agent: %s: %d batches in a row were thrown away: others use it, or its clock changes (one small "
-            "kernel took over 5 %% longer than at its best). %s\n",
-            a->device, DISCARDS_MAX,
+    fprintf(stderr, "magisd agent: %s: %d batches in a row were thrown away: %s.", a->device, DISCARDS_MAX, why);
+    if (why == SLOW)
+        fprintf(
+            stderr, " %s",
             a->once
                 ? "Run this again when it is idle, or leave out --once: then the agent waits for quiet times"
                 : "The agent goes on trying; --hours 22-6, say, keeps it to times when nobody else uses the device");
+    fprintf(stderr, "\n");
 }
 
+/* Between two canaries. NULL: good; else why the rows are worth nothing. */
+static const char *measure_batch(struct mg_agent *a, struct mg_engine *engine, const json_t *operators,
+                                 struct mg_timing_batch *batch, struct mg_writer *rows, uint32_t *count)
+{
+    if (!mg_agent_canary(a, engine, &batch->canary_before_s) || !measure_all(a, engine, operators, rows, count) ||
+        !mg_agent_canary(a, engine, &batch->canary_after_s))
+        return FAILING;
+    batch->canary_best_s = a->best_canary;
+    if (mg_agent_is_shared(a, engine) || mg_agent_is_slow(a, batch->canary_before_s) ||
+        mg_agent_is_slow(a, batch->canary_after_s))
+        return SLOW;
+    return NULL;
+}
+
+/* Thrown away, its operators are had again by our next claim. */
 static enum mg_agent_turn run_batch(struct mg_agent *a, const json_t *operators)
 {
     struct mg_engine *engine;
@@ -218,34 +239,27 @@ static enum mg_agent_turn run_batch(struct mg_agent *a, const json_t *operators)
     char name[64];
     struct mg_timing_batch batch = {.agent = a->name, .host = a->host, .version = a->version, .batch = name};
     enum mg_agent_turn turn = MG_TURN_WORKED;
+    uint32_t count = 0;
     batch.class.key = a->class_key;
     if (!mg_agent_open(a, &engine))
         return MG_TURN_END;
-    if (mg_agent_is_shared(a, engine)) { /* our next claim has them again */
-        mg_engine_close(engine);
-        note_bad_batch(a);
-        return MG_TURN_LATER;
-    }
     name_batch(name, sizeof name);
     mg_writer_init(&rows);
-    batch.canary_before_s = mg_agent_canary(a, engine);
-    uint32_t count = measure_all(a, engine, operators, &rows);
-    batch.canary_after_s = mg_agent_canary(a, engine);
-    batch.canary_best_s = a->best_canary;
-    bool shared = mg_agent_is_shared(a, engine);
+    const char *bad = mg_agent_is_shared(a, engine) ? SLOW : measure_batch(a, engine, operators, &batch, &rows, &count);
     mg_engine_close(engine);
-    bool good = mg_writer_finish(&rows),
-         slow = shared || mg_agent_is_slow(a, batch.canary_before_s) || mg_agent_is_slow(a, batch.canary_after_s);
-    if (slow) {
+    if (bad) {
         a->discarded += count;
-        note_bad_batch(a);
-    } else {
-        a->bad_batches = 0;
-        if (count)
-            turn = good ? send_batch(a, &batch, &rows) : MG_TURN_END;
+        turn = bad == SLOW && count ? MG_TURN_WORKED : MG_TURN_LATER;
+    } else if (count) {
+        turn = mg_writer_finish(&rows) ? send_batch(a, &batch, &rows) : MG_TURN_END;
         a->measured += turn == MG_TURN_WORKED ? count : 0;
+        bad = turn == MG_TURN_LATER ? REFUSED : NULL;
     }
     mg_writer_release(&rows);
+    if (bad)
+        note_bad_batch(a, bad);
+    else
+        a->bad_batches = 0;
     return turn;
 }
 

@@ -80,7 +80,7 @@ static enum mg_code write_batch(struct measure *m, struct mg_error *err)
     return add_lines(m, &line, err);
 }
 
-static enum mg_code write_row(struct measure *m, const char *op, const char *signature, enum mg_code code,
+static enum mg_code write_row(struct measure *m, const char *op, const char *signature, enum mg_timing_status status,
                               const struct mg_timing *timing, struct mg_error *err)
 {
     struct mg_writer line;
@@ -88,9 +88,7 @@ static enum mg_code write_row(struct measure *m, const char *op, const char *sig
     mg_timing_write_row(&line, &(struct mg_timing_row){.row = (uint32_t)m->rows,
                                                        .op = op,
                                                        .signature = signature,
-                                                       .status = code == MG_OK          ? MG_TIMING_OK
-                                                                 : code == MG_ERR_NOMEM ? MG_TIMING_NOMEM
-                                                                                        : MG_TIMING_UNSUPPORTED,
+                                                       .status = status,
                                                        .n = timing->n,
                                                        .median_s = timing->median_s,
                                                        .mad_s = timing->mad_s,
@@ -139,10 +137,11 @@ static enum mg_code measure_one(struct measure *m, const char *op, const char *s
         return MG_OK;
     }
     enum mg_code code = mg_engine_time_signature(m->engine, op, signature, &mg_time_policy_default, &timing, err);
-    if (code != MG_OK && code != MG_ERR_UNSUPPORTED && code != MG_ERR_NOMEM)
+    enum mg_timing_status status;
+    if (!mg_timing_status_of(code, &status))
         return code;
     bool failed = code != MG_OK;
-    code = write_row(m, op, signature, code, &timing, err);
+    code = write_row(m, op, signature, status, &timing, err);
     m->rows++;
     m->failed += failed;
     say_progress(m);

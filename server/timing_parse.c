@@ -452,6 +452,12 @@ void mg_timing_write_batch(struct mg_writer *w, const struct mg_timing_batch *b)
     end_line(w);
 }
 
+bool mg_timing_status_of(enum mg_code code, enum mg_timing_status *status)
+{
+    *status = code == MG_OK ? MG_TIMING_OK : code == MG_ERR_NOMEM ? MG_TIMING_NOMEM : MG_TIMING_UNSUPPORTED;
+    return code == MG_OK || code == MG_ERR_NOMEM || code == MG_ERR_UNSUPPORTED || code == MG_ERR_INVALID;
+}
+
 void mg_timing_write_row(struct mg_writer *w, const struct mg_timing_row *row)
 {
     mg_write_begin_object(w);

@@ -18,6 +18,10 @@ bool mg_timing_profile(const char *dir, const char *model, struct mg_device *out
  * and those of `device_dir`). */
 enum mg_code mg_timing_read(const char *text, size_t size, bool lines, const char *device_dir, struct mg_arena *arena,
                             struct mg_timing_batch **batches, size_t *count, struct mg_error *err) MG_WARN_UNUSED;
+/* What is said of an operator that could not be timed: of memory that was short, by a limit or because others hold it,
+ * the store asks again soon; of what cannot be run, after days. False: the device failed, which says nothing of the
+ * operator. */
+bool mg_timing_status_of(enum mg_code code, enum mg_timing_status *status);
 /* One line each, with its line end. */
 void mg_timing_write_batch(struct mg_writer *w, const struct mg_timing_batch *batch);
 void mg_timing_write_row(struct mg_writer *w, const struct mg_timing_row *row);

@@ -38,7 +38,7 @@ struct mg_measured {
 
 /* which: as for mg_store_get_plan. models NULL: those of the job. An equal wish that waits is given back.
  * result.measured[0], result.job, result.count: how many agents have such a device. NOT_FOUND (result.job: there is no
- * such plan), GONE, CONFLICT: too many wait. */
+ * such plan), GONE, INVALID: `models` names a class that is unknown, CONFLICT: too many wait. */
 void mg_store_want_measured(mg_store *store, const char *id, const char *which, const char *models, const char *token,
                             mg_store_cb *cb, void *ctx);
 /* The oldest wish that this agent's device can fulfil; a model of one (back end "model") cannot fulfil a wish for any

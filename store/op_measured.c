@@ -61,7 +61,7 @@ static bool is_known(struct mg_op *op, struct mg_db *db, const char *models)
     if (strncmp(models, begin, sizeof begin - 1) != 0) {
         return true;
     }
-    snprintf(hash, sizeof hash, "%s", models + sizeof begin - 1);
+    snprintf(hash, sizeof hash, "%.*s", (int)strcspn(models + sizeof begin - 1, "\""), models + sizeof begin - 1);
     if (mg_timing_number(db, MG_BIND(db, CLASS_BY_HASH, mg_text(hash)), 0)) {
         return true;
     }

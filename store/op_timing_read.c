@@ -4,6 +4,7 @@
 #include "store_priv.h"
 
 static const int64_t DAY_MS = 24 * 3600 * 1000;
+_Static_assert((MG_TIMING_FAILURE_DAYS * 24 - 1) * 3600LL * 1000 == 2588400000, "MG_FAILED of statements.def");
 
 static const char *const statuses[] = {"ok", "unsupported", "out_of_memory"};
 

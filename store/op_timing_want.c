@@ -88,7 +88,7 @@ static bool is_full(const struct mg_op *op, const struct claim *claim)
     return claim->count >= (size_t)op->args.limit || (op->args.real > 0 && claim->left <= 0);
 }
 
-/* Several hundred times what a run takes is spent on each; at least one is handed out. */
+/* At least one is handed out. */
 static void take(struct mg_op *op, struct mg_db *db, sqlite3_stmt *stmt, struct claim *claim)
 {
     while (mg_db_row(db, stmt)) {

@@ -44,7 +44,7 @@ check_headers() {
 # The daemon uses of the core what every program may.
 check_interface() {
     local header bad=0
-    for header in $(sources 'server/*.[ch]' 'store/*.[ch]' | xargs sed -nE 's|^#include "(core/)?([a-z]+/[a-z_]+\.h)"|\2|p' |
+    for header in $(sources 'server/*.[ch]' 'store/*.[ch]' | xargs sed -nE 's|^#include "(core/)?([a-z]+/[a-z0-9_]+\.h)"|\2|p' |
         grep -vE '^(server|store)/' | sort -u); do
         grep -qF "#include \"$header\"" core/magis.h || { echo "$header is not part of core/magis.h"; bad=1; }
     done

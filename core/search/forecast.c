@@ -1,3 +1,5 @@
+/* One list for each graph, in which equal signatures add up; over the graphs they count as in the one that uses them
+ * most, since only one of them will run. */
 #include "search/forecast.h"
 
 #include <stdlib.h>
@@ -150,13 +152,19 @@ static enum mg_code collect(void *context, struct mg_error *err)
     return code;
 }
 
+static enum mg_code collect_guarded(void *context, struct mg_error *err)
+{
+    struct forecaster *f = context;
+    return mg_arena_guard(f->scratch, collect, f, err);
+}
+
 void mg_forecast_build(const struct mg_graph *g, const struct mg_device *device, struct mg_arena *arena,
                        struct mg_forecast **out, size_t *count)
 {
     struct mg_arena scratch;
     struct forecaster f = {.original = g, .device = device, .arena = arena, .scratch = &scratch};
     mg_arena_init(&scratch, 256 << 20);
-    (void)!mg_arena_guard(&scratch, collect, &f, NULL);
+    (void)!mg_arena_guard(arena, collect_guarded, &f, NULL); /* whichever runs out: the scratch is released */
     mg_arena_release(&scratch);
     take_over(&f); /* what the room running out left behind */
     if (f.all.count)
