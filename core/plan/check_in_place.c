@@ -22,7 +22,7 @@ static bool pointwise(const struct mg_graph *g, mg_op op, uint32_t slot)
             covered |= 1u << in->dim;
     }
     for (uint32_t d = 0; d < a->shape.rank; d++)
-        wanted |= a->shape.dim[d] > 1 ? 1u << d : 0;
+        wanted |= a->shape.dim[d] != 1 ? 1u << d : 0;
     return covered == wanted;
 }
 

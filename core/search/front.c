@@ -300,6 +300,8 @@ void mg_front_finish(struct mg_searcher *s, struct mg_front *front, struct mg_se
     uint32_t kept = thin(s, keep);
     out->front = MG_NEW_ARRAY(s->arena, struct mg_point, kept + 1);
     publish_marked(s, front, keep, out);
+    if (out->front_count == 0) /* each was refused: the original stands, which was checked before all else */
+        out->front[out->front_count++] = out->original;
     mg_front_sort(out->front, out->front_count);
     out->best = find_best(s, out);
     out->accepted = front->accepted;
