@@ -249,10 +249,12 @@ mg_value aten_cast(struct aten_builder *b, mg_value v, enum mg_dtype dtype)
 
 bool aten_holds(enum mg_dtype dtype, double value)
 {
-    static const double most[] = {9007199254740992.0, 2147483647.0, 32767.0, 127.0, 255.0, 1.0};
     if (dtype < MG_DTYPE_I64)
         return true;
-    double limit = most[dtype - MG_DTYPE_I64], least = dtype == MG_DTYPE_U8 || dtype == MG_DTYPE_BOOL ? 0 : -limit;
+    bool only_positive = mg_dtype_is_unsigned(dtype) || dtype == MG_DTYPE_BOOL;
+    int bits = dtype == MG_DTYPE_BOOL ? 1 : (int)(8 * mg_dtype_size(dtype)) - !only_positive;
+    double limit = bits > 53 ? 9007199254740992.0 : (double)((UINT64_C(1) << bits) - 1);
+    double least = only_positive ? 0 : -limit;
     return value >= least && value <= limit && value == floor(value);
 }
 
