@@ -138,8 +138,8 @@ Test(queue, unfinished_by_owner)
     add(&q, "a", MG_PRIORITY_NORMAL, "x", 1, 0);
     add(&q, "b", MG_PRIORITY_NORMAL, "y", 2, 0)->info.state = MG_JOB_VALIDATING;
     add(&q, "c", MG_PRIORITY_NORMAL, "x", 3, 0)->info.state = MG_JOB_RUNNING;
-    cr_assert_eq(mg_jobs_unfinished(q.jobs, NULL), 2);
-    cr_assert_eq(mg_jobs_unfinished(q.jobs, "x"), 1);
-    cr_assert_eq(mg_jobs_unfinished(q.jobs, "z"), 0);
+    cr_assert_eq(mg_jobs_not_started(q.jobs, NULL), 2);
+    cr_assert_eq(mg_jobs_not_started(q.jobs, "x"), 1);
+    cr_assert_eq(mg_jobs_not_started(q.jobs, "z"), 0);
     close_queue(&q);
 }
