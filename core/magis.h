@@ -6,11 +6,12 @@
 #ifndef MG_MAGIS_H
 #define MG_MAGIS_H
 
-/* how functions fail, where memory comes from, JSON */
+/* how functions fail, where memory comes from, JSON, which name was perhaps meant */
 #include "base/arena.h"
 #include "base/digest.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "base/suggest.h"
 #include "base/utf8.h"
 
 /* networks: built, read, or taken from the zoo; their training steps */

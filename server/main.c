@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "server/options.h"
-#include "server/suggest.h"
+#include "base/suggest.h"
 
 struct command {
     const char *name, *help;

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "server/options_priv.h"
-#include "server/suggest.h"
+#include "base/suggest.h"
 
 #define IN(command) (1u << MG_COMMAND_##command)
 

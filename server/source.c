@@ -10,7 +10,7 @@
 #include "server/answer.h"
 #include "server/graph_file.h"
 #include "server/pack.h"
-#include "server/suggest.h"
+#include "base/suggest.h"
 
 enum { MAX_PROFILE = 1 << 20, MAX_DOCUMENT = 1 << 30, GZIP_RATIO = 200 };
 

@@ -79,7 +79,7 @@ bool mg_parse_dtype(struct mg_json *json, enum mg_dtype *out)
     if (*out == MG_DTYPE_COUNT)
         return mg_json_fail(json, MG_ERR_INVALID,
                             "\"%.60s\" is no dtype; there are f64, f32, f16, bf16, f8e4m3, f8e5m2, i64, i32, i16, i8, "
-                            "u8, bool",
+                            "u8, u16, u32, u64, bool",
                             text);
     return true;
 }

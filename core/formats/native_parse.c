@@ -2,6 +2,7 @@
  * without looking elsewhere is refused here, where the reader still knows the place. */
 #include <string.h>
 
+#include "base/suggest.h"
 #include "formats/members.h"
 #include "formats/native_priv.h"
 
@@ -114,6 +115,22 @@ static bool op_gradient_of(struct mg_json *json, void *into)
     return mg_json_string(json, &((struct native_op *)into)->gradient_of, NULL);
 }
 
+/* Names are in lower case: "Relu" is relu. */
+static bool fail_op_name(struct mg_json *json, const char *text)
+{
+    char lower[64] = "";
+    for (size_t i = 0; text[i] && i < sizeof lower - 1; i++)
+        lower[i] = (char)(text[i] >= 'A' && text[i] <= 'Z' ? text[i] - 'A' + 'a' : text[i]);
+    struct mg_suggestion near = {.text = lower};
+    for (unsigned type = 0; type < MG_OP_COUNT; type++)
+        mg_suggestion_consider(&near, mg_op_type_name((enum mg_op_type)type));
+    return mg_json_fail(
+        json, MG_ERR_UNSUPPORTED,
+        "there is no operator \"%.60s\"%s%s%s (core/formats/FORMAT.md lists all); what is not known can "
+        "be given as \"opaque\"",
+        text, near.best ? "; did you mean \"" : "", near.best ? near.best : "", near.best ? "\"?" : "");
+}
+
 static bool op_type(struct mg_json *json, void *into)
 {
     struct native_op *op = into;
@@ -121,10 +138,7 @@ static bool op_type(struct mg_json *json, void *into)
     if (!mg_json_string(json, &text, NULL))
         return false;
     op->type = mg_op_type_from_name(text);
-    if (op->type == MG_OP_COUNT)
-        return mg_json_fail(json, MG_ERR_UNSUPPORTED,
-                            "there is no operator \"%.60s\"; what is not known can be given as \"opaque\"", text);
-    return true;
+    return op->type < MG_OP_COUNT || fail_op_name(json, text);
 }
 
 static bool op_inputs(struct mg_json *json, void *into)

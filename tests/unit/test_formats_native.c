@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "formats/formats.h"
+#include "graph/ops_priv.h"
 #include "tests/unit/guard_util.h"
 #include "zoo/zoo.h"
 
@@ -195,6 +196,10 @@ static const struct {
     {GRAPH(X "," X, RELU, OUT), "/values/1/name", "twice"},
     {GRAPH(X ",{\"name\":\"q\",\"shape\":[4],\"dtype\":\"f32\"}", RELU, OUT), "/values/1", "kind"},
     {GRAPH(X, "{\"op\":\"relo\",\"inputs\":[\"x\"],\"outputs\":[\"y\"]}", OUT), "/ops/0/op", "relo"},
+    {GRAPH(X, "{\"op\":\"relo\",\"inputs\":[\"x\"],\"outputs\":[\"y\"]}", OUT), "/ops/0/op", "did you mean \"relu\"?"},
+    {GRAPH(X, "{\"op\":\"LayerNrom\",\"inputs\":[\"x\"],\"outputs\":[\"y\"]}", OUT), "/ops/0/op", "\"layer_norm\"?"},
+    {GRAPH(X, "{\"op\":\"Relu\",\"inputs\":[\"x\"],\"outputs\":[\"y\"]}", OUT), "/ops/0/op", "\"relu\"?"},
+    {GRAPH(X, "{\"op\":\"wonder\",\"inputs\":[\"x\"],\"outputs\":[\"y\"]}", OUT), "/ops/0/op", "FORMAT.md"},
     {GRAPH(X, "{\"inputs\":[\"x\"],\"outputs\":[\"y\"]}", OUT), "/ops/0", "\"op\""},
     {GRAPH(X, "{\"op\":\"relu\",\"inputs\":[\"x\"],\"outputs\":[\"y\"],\"attr\":{}}", OUT), "/ops/0/attr", "no member"},
     {GRAPH(X, "{\"op\":\"relu\",\"inputs\":[\"x\"],\"outputs\":[\"y\"],\"attrs\":{\"spped\":1}}", OUT),
@@ -276,6 +281,69 @@ Test(native, errors_point_at_the_place)
         cr_expect_not_null(strstr(err.message, bad[i].word), "%s: %s", bad[i].text, err.message);
         mg_arena_release(&arena);
     }
+}
+
+/* ---- core/formats/FORMAT.md ---- */
+
+static char *read_document(void)
+{
+    static char document[1 << 16];
+    FILE *file = fopen("core/formats/FORMAT.md", "r");
+    cr_assert_not_null(file);
+    cr_assert_lt(fread(document, 1, sizeof document - 1, file), sizeof document - 1);
+    fclose(file);
+    return document;
+}
+
+static const char *range_text(char *to, size_t room, uint32_t least, uint32_t most)
+{
+    bool any = most == MG_ANY;
+    if (any)
+        snprintf(to, room, least ? "%u or more" : "any", least);
+    else
+        snprintf(to, room, least == most ? "%u" : "%u to %u", least, most);
+    return to;
+}
+
+/* A row tells numbers of operands and results, and names each attribute, those that are needed in bold. */
+static void expect_documented(const char *document, enum mg_op_type type)
+{
+    const struct mg_op_facts *facts = mg_op_facts(type);
+    char start[120], in[32], out[32], row[512], attr[64];
+    snprintf(start, sizeof start, "\n| `%s` | %s | %s | ", facts->name,
+             range_text(in, sizeof in, facts->min_in, facts->max_in),
+             range_text(out, sizeof out, facts->n_out == MG_ANY ? 0 : facts->n_out, facts->n_out));
+    const char *at = strstr(document, start);
+    cr_assert_not_null(at, "core/formats/FORMAT.md has no row \"%s\"", start + 1);
+    snprintf(row, sizeof row, "%.*s", (int)strcspn(at + 1, "\n"), at + 1);
+    for (uint32_t i = 0; i < facts->schema_count; i++) {
+        bool needed = facts->schema[i].presence == MG_ATTR_NEEDED;
+        snprintf(attr, sizeof attr, needed ? "**`%s`**" : " `%s`: ", mg_attr_name(facts->schema[i].key));
+        cr_expect_not_null(strstr(row, attr), "%s: %s is not in \"%s\"", facts->name, attr, row);
+    }
+}
+
+Test(native, the_document_has_every_operator_and_no_other)
+{
+    const char *document = read_document();
+    for (unsigned type = 0; type < MG_OP_COUNT; type++)
+        expect_documented(document, (enum mg_op_type)type);
+    unsigned rows = 0;
+    for (const char *at = document; (at = strstr(at, "\n| `")); at++)
+        rows++;
+    cr_expect_eq(rows, MG_OP_COUNT);
+}
+
+Test(native, the_example_of_the_document_is_a_graph)
+{
+    char *document = read_document();
+    char *text = strstr(document, "```json\n") + strlen("```json\n");
+    *strstr(text, "```") = '\0';
+    struct mg_arena arena;
+    struct mg_error err = {0};
+    mg_arena_init(&arena, (size_t)1 << 24);
+    cr_expect_eq(read_and_normalise(text, &arena, &err), MG_OK, "%s %s", err.pointer, err.message);
+    mg_arena_release(&arena);
 }
 
 /* Whatever allocation fails, the answer is an error and nothing leaks. */

@@ -1,5 +1,5 @@
 /* The optimal string alignment distance: Levenshtein's, with swaps of neighbours as one change. */
-#include "server/suggest.h"
+#include "base/suggest.h"
 
 #include <string.h>
 
@@ -35,7 +35,7 @@ void mg_suggestion_consider(struct mg_suggestion *s, const char *name)
     size_t m = strlen(s->text), n = strlen(name);
     if (m < 2 || m > LONGEST || n > LONGEST)
         return;
-    unsigned distance = strncmp(name, s->text, m) == 0 ? 1 : distance_of(s->text, m, name, n);
+    unsigned distance = strncmp(name, s->text, m) == 0 ? n != m : distance_of(s->text, m, name, n);
     if (distance > (m < 6 ? 1 : m / 3) || (s->best && s->distance <= distance))
         return;
     s->best = name;

@@ -1,6 +1,6 @@
 /* Which of several names was perhaps meant by a misspelled one. */
-#ifndef MG_SERVER_SUGGEST_H
-#define MG_SERVER_SUGGEST_H
+#ifndef MG_BASE_SUGGEST_H
+#define MG_BASE_SUGGEST_H
 
 /* Begins with {.text = ...}; then every name that there is; `best` is NULL where none is near. */
 struct mg_suggestion {
