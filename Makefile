@@ -168,6 +168,7 @@ test:
 	@+$(MAKE) $(PARALLEL) test-build
 	@BUILD=$(BUILD) tests/run.sh $(UNIT_BIN) $(REPLAY_BIN)
 
+## make test-build build the test programs, run none
 test-build: all unit-build $(TOOL_BIN)
 unit-build: $(UNIT_BIN) $(REPLAY_BIN)
 
@@ -256,11 +257,13 @@ install-library:
 		deploy/magis.pc > $(DESTDIR)$(LIBDIR)/pkgconfig/magis.pc
 	chmod 644 $(DESTDIR)$(LIBDIR)/pkgconfig/magis.pc
 
+## make uninstall  remove what install has put there
 uninstall:
 	rm -f $(DESTDIR)$(BINDIR)/magisd $(DESTDIR)$(MANDIR)/man1/magisd.1 $(DESTDIR)$(UNITDIR)/magisd.service \
 		$(DESTDIR)$(COMPLETIONDIR)/magisd $(DESTDIR)$(LIBDIR)/libmagis.a $(DESTDIR)$(LIBDIR)/pkgconfig/magis.pc
 	rm -rf $(DESTDIR)$(INCLUDEDIR)/magis
 
+## make clean      remove all build folders
 clean:
 	rm -rf $(BUILD) build-asan build-tsan build-fuzz
 

@@ -226,6 +226,7 @@ static void print_table(const struct optimize *o)
             print_point(o, &baseline->points[k], "");
     }
     char bound[24];
+    printf("= as it is, * the best; by: the techniques that a plan uses\n");
     mg_answer_bytes(result->lower_bound_bytes, bound);
     printf("outcome %s; lower bound %s; %llu states in %.1f s; checker: %llu accepted, %llu rejected\n",
            outcome_name(result->outcome), bound, (unsigned long long)result->evaluations, result->seconds,

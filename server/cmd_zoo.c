@@ -38,12 +38,28 @@ static int show(const struct mg_options *options, const char *name)
     return code;
 }
 
+/* True after having said that an option needs a network. */
+static bool wants_network(const struct mg_options *options)
+{
+    static const struct {
+        enum mg_option id;
+        const char *name;
+    } needy[] = {{MG_OPTION_SET, "set"}, {MG_OPTION_TRAINING, "training"}, {MG_OPTION_OUTPUT, "output"}};
+    for (size_t i = 0; i < sizeof needy / sizeof needy[0]; i++)
+        if (options->value[needy[i].id])
+            return fprintf(stderr, "magisd zoo: --%s is for a network: name one (`magisd zoo` lists them)\n",
+                           needy[i].name) > 0;
+    return false;
+}
+
 int mg_cmd_zoo(int argc, char **argv)
 {
     struct mg_options options;
     int code;
     if (mg_options_parse(&options, MG_COMMAND_ZOO, argc, argv, &code)) {
-        if (options.argument_count > 0)
+        if (options.argument_count == 0 && wants_network(&options))
+            code = MG_EXIT_USAGE;
+        else if (options.argument_count > 0)
             code = show(&options, options.argument[0]);
         else
             code = mg_options_flag(&options, MG_OPTION_JSON) ? list_as_json() : list();

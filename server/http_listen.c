@@ -82,6 +82,17 @@ static void remember_address(struct mg_http *http, int fd)
     snprintf(http->address, sizeof http->address, bound.ss_family == AF_INET6 ? "[%s]:%s" : "%s:%s", host, port);
 }
 
+static int fail_bind(struct mg_error *err, int fd, const char *listen)
+{
+    if (errno != EADDRINUSE)
+        return fail(err, fd, listen);
+    close(fd);
+    (void)mg_fail(err, MG_ERR_INVALID, "",
+                  "%s is in use: end the program that listens there, or give another port: --listen %.*s:OTHER", listen,
+                  (int)(strrchr(listen, ':') - listen), listen);
+    return -1;
+}
+
 static int listen_inet(struct mg_http *http, const struct addrinfo *info, struct mg_error *err)
 {
     int yes = 1;
@@ -97,7 +108,7 @@ static int listen_inet(struct mg_http *http, const struct addrinfo *info, struct
         return fail(err, fd, "socket");
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
     if (bind(fd, info->ai_addr, info->ai_addrlen) != 0 || listen(fd, BACKLOG) != 0)
-        return fail(err, fd, http->listen);
+        return fail_bind(err, fd, http->listen);
     remember_address(http, fd);
     return fd;
 }

@@ -24,7 +24,9 @@ static void usage(FILE *to)
     for (size_t i = 0; i < MG_COMMAND_COUNT; i++)
         if (commands[i].help)
             fprintf(to, "  %-10s %s\n", commands[i].name, commands[i].help);
-    fprintf(to, "\n`magisd COMMAND --help` lists a command's options.\n");
+    fprintf(to, "\n`magisd COMMAND --help` lists a command's options.\n"
+                "Exit status: 0 done, and the limit met; 1 failed; 2 wrong usage or bad input; 3 the limit is not met; "
+                "4 not supported;\n130 interrupted.\n");
 }
 
 static enum mg_command find_command(const char *name)

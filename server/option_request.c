@@ -17,14 +17,21 @@ static void write_scalar(struct mg_writer *w, const char *text)
         mg_write_string(w, text);
 }
 
-bool mg_options_write_pairs(const char *text, struct mg_writer *w)
+static const char *example_of(enum mg_option id)
 {
+    return id == MG_OPTION_TRAINING ? "loss=mse,optimizer=sgd" : "batch=16";
+}
+
+bool mg_options_write_pairs(enum mg_option id, const char *text, struct mg_writer *w)
+{
+    const char *name = mg_option_table[id].name;
     char *copy = strdup(text), *rest = copy;
     bool good = copy != NULL;
     for (char *pair; good && (pair = strsep(&rest, ","));) {
         char *equals = strchr(pair, '=');
         if (!equals || equals == pair) {
-            fprintf(stderr, "magisd: expected name=value at \"%s\"\n", pair);
+            fprintf(stderr, "magisd: --%s: expected name=value at \"%s\", such as --%s %s\n", name, pair, name,
+                    example_of(id));
             good = false;
             break;
         }
@@ -47,8 +54,9 @@ static void write_list(struct mg_writer *w, const char *text)
     free(copy);
 }
 
-static void write_value(struct mg_writer *w, enum mg_option_kind kind, const char *text)
+static void write_value(struct mg_writer *w, enum mg_option id, const char *text)
 {
+    enum mg_option_kind kind = mg_option_table[id].value.kind;
     uint64_t whole = 0;
     double number = 0;
     switch (kind) {
@@ -73,7 +81,7 @@ static void write_value(struct mg_writer *w, enum mg_option_kind kind, const cha
         break;
     case MG_KIND_PAIRS:
         mg_write_begin_object(w);
-        if (!mg_options_write_pairs(text, w))
+        if (!mg_options_write_pairs(id, text, w))
             w->failed = true;
         mg_write_end_object(w);
         break;
@@ -108,7 +116,7 @@ void mg_options_write_members(const struct mg_options *options, struct mg_writer
         change_group(w, group, sizeof group, row->member);
         const char *dot = strchr(row->member, '.');
         mg_write_key(w, dot ? dot + 1 : row->member);
-        write_value(w, row->value.kind, options->value[id]);
+        write_value(w, (enum mg_option)id, options->value[id]);
     }
     if (*group)
         mg_write_end_object(w);

@@ -58,7 +58,7 @@ double mg_options_number(const struct mg_options *options, enum mg_option id, do
 /* Writes the members of the request that were given as options (without source and device). */
 void mg_options_write_members(const struct mg_options *options, struct mg_writer *w);
 /* "k=v,..." as the members of a JSON object; values that read as numbers become numbers. */
-bool mg_options_write_pairs(const char *text, struct mg_writer *w);
+bool mg_options_write_pairs(enum mg_option id, const char *text, struct mg_writer *w);
 void mg_options_usage(enum mg_command command);
 
 #endif

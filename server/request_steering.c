@@ -63,7 +63,12 @@ static bool read_device_name(struct mg_request_reader *r, struct mg_device *devi
         return true;
     for (uint32_t i = 0; mg_device_at(i) && used < sizeof list; i++)
         used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", mg_device_at(i)->name);
-    return mg_json_fail(r->json, MG_ERR_INVALID, "unknown device \"%.60s\"; known: %s", name, list);
+    return mg_json_fail(
+        r->json, MG_ERR_INVALID,
+        "unknown device \"%.60s\"; known: %s. For another card take one of these with that card's memory "
+        "(memory_bytes, --memory-bytes 24GB), or fit its profile on the card (magisd measure --calibrate "
+        "--device cuda:0 -o FILE.json), and give that: --device FILE.json, or PUT /devices/NAME",
+        name, list);
 }
 
 bool mg_request_read_device(struct mg_request_reader *r, void *into)

@@ -107,7 +107,7 @@ static bool write_network(struct mg_writer *w, const struct mg_options *options,
     mg_write_key(w, "zoo");
     mg_write_begin_object(w);
     mg_write_member_string(w, "model", name);
-    bool good = !set || mg_options_write_pairs(set, w);
+    bool good = !set || mg_options_write_pairs(MG_OPTION_SET, set, w);
     mg_write_end_object(w);
     return good;
 }

@@ -153,3 +153,55 @@ enum mg_code mg_onnx_add_outputs(struct onnx_scope *s, const struct onnx_graph *
     }
     return MG_OK;
 }
+
+/* ---- sizes given for what is not there ---- */
+
+/* Whether the dimension d of a value is what `name` names: its symbol, or INPUT.N. */
+static bool is_named(const char *name, const struct onnx_value_info *info, const struct onnx_dimension *dim, uint32_t d)
+{
+    char place[300];
+    snprintf(place, sizeof place, "%.200s.%u", info->name ? info->name : "", d);
+    return strcmp(name, place) == 0 || (dim->symbol && strcmp(name, dim->symbol) == 0);
+}
+
+static bool any_is_named(const char *name, const struct onnx_list *infos)
+{
+    for (uint32_t i = 0; i < infos->count; i++) {
+        const struct onnx_value_info *info = ONNX_AT(*infos, struct onnx_value_info, i);
+        const struct onnx_tensor_type *type = tensor_type(info);
+        for (uint32_t d = 0; type && type->shape && d < type->shape->dims.count; d++)
+            if (is_named(name, info, ONNX_AT(type->shape->dims, struct onnx_dimension, d), d))
+                return true;
+    }
+    return false;
+}
+
+/* The symbols of the inputs, for a message. */
+static const char *list_symbols(struct onnx_import *m, const struct onnx_list *inputs)
+{
+    const char *list = "";
+    struct mg_names seen = {0};
+    for (uint32_t i = 0; i < inputs->count; i++) {
+        const struct onnx_tensor_type *type = tensor_type(ONNX_AT(*inputs, struct onnx_value_info, i));
+        for (uint32_t d = 0; type && type->shape && d < type->shape->dims.count && strlen(list) < 200; d++) {
+            const char *symbol = ONNX_AT(type->shape->dims, struct onnx_dimension, d)->symbol;
+            if (!symbol || !*symbol || mg_names_find(&seen, symbol))
+                continue;
+            *mg_names_at(&seen, m->arena, symbol) = m;
+            list = mg_arena_printf(m->arena, "%s%s%.60s", list, *list ? ", " : "", symbol);
+        }
+    }
+    return *list ? list : "none by name";
+}
+
+enum mg_code mg_onnx_check_symbols(struct onnx_import *m, const struct onnx_graph *graph)
+{
+    for (uint32_t i = 0; i < m->options->symbol_count; i++) {
+        const char *name = m->options->symbols[i].name;
+        if (!any_is_named(name, &graph->inputs) && !any_is_named(name, &graph->outputs) &&
+            !any_is_named(name, &graph->value_infos))
+            return mg_fail(m->err, MG_ERR_INVALID, "/symbols", "the model has no symbol \"%.60s\"; it has %s", name,
+                           list_symbols(m, &graph->inputs));
+    }
+    return MG_OK;
+}

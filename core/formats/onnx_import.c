@@ -147,6 +147,7 @@ static enum mg_code import(struct onnx_import *m)
     mg_onnx_index_declared(s, &graph->value_infos);
     mg_onnx_index_declared(s, &graph->outputs);
     MG_TRY(mg_onnx_add_initializers(s, graph));
+    MG_TRY(mg_onnx_check_symbols(m, graph));
     MG_TRY(mg_onnx_add_inputs(s, graph));
     MG_TRY(mg_onnx_add_nodes(s, &graph->nodes, names, graph->outputs.count));
     MG_TRY(mg_onnx_add_outputs(s, graph, names));

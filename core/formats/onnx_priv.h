@@ -89,6 +89,8 @@ enum mg_code mg_onnx_add_node(struct onnx_scope *s, const struct onnx_node *node
 int64_t mg_onnx_opset_of(const struct onnx_list *opsets, int64_t otherwise);
 /* onnx_declared.c: what the file states of shapes, symbols bound */
 void mg_onnx_index_declared(struct onnx_scope *s, const struct onnx_list *infos);
+/* Refuses sizes given for what the model does not leave open. */
+enum mg_code mg_onnx_check_symbols(struct onnx_import *m, const struct onnx_graph *graph);
 enum mg_code mg_onnx_add_inputs(struct onnx_scope *s, const struct onnx_graph *graph);
 enum mg_code mg_onnx_add_outputs(struct onnx_scope *s, const struct onnx_graph *graph, const char *const *names);
 /* Contents of a tensor message; *out stays NULL where they are not in the file or were not kept. */

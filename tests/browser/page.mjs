@@ -478,6 +478,16 @@ await checks.check("a graph file is taken", async () => {
     assert.ok(JSON.parse(await text(".asked pre")).budget.evaluations === 300);
 });
 
+await checks.check("a file that is neither is refused at once", async () => {
+    const file = join(dir, "passwd");
+    writeFileSync(file, "root:x:0:0:root:/root:/bin/bash\n");
+    await open("#/new");
+    await page.check("input[name=source][value=graph]");
+    await page.setInputFiles("#graph-file", file);
+    await page.waitForSelector("text=passwd: this is neither JSON nor an ONNX model");
+    assert.equal(await page.$(".drop.filled"), null);
+});
+
 await checks.check("an ONNX model is dropped, and says which sizes it wants", async () => {
     await open("#/new");
     await page.check("input[name=source][value=graph]");

@@ -44,6 +44,8 @@ def test_help(t):
         t.check("%s says what its argument may be" % command,
                 "zoo:NAME" in text if command in ("optimize", "measure") else "PLAN is what" in text, text)
     t.equal("help COMMAND", run("help", "check").stdout, run("check", "--help").stdout)
+    t.check("help says the exit status", "130 interrupted" in run("--help").stdout)
+    t.check("--set is not for files", "set" not in help_of("import"))
     t.equal("help alone", run("help").stdout, run("--help").stdout)
     for command, option, wanted, unwanted in (
             ("optimize", "format", "json (default) or dot", "torch"), ("export", "format", "torch", "graph"),
@@ -79,6 +81,12 @@ def test_arguments(t):
         says(t, command + " takes none", [command, "nonsense"], 'one argument too many: "nonsense"', "usage: magisd")
     says(t, "zoo takes one", ["zoo", "mlp", "lstm"], '"lstm"', "usage: magisd zoo [NAME]")
     says(t, "timings list takes none", ["timings", "list", "all"], "usage: magisd timings")
+    for option, value in (("--set", "batch=2"), ("--training", "loss=sum"), ("-o", "x.json")):
+        says(t, "zoo without a network: " + option, ["zoo", option, value], "is for a network")
+    says(t, "no pairs", ["optimize", "zoo:mlp", "--training", "foo"], "--training: ", '"foo"',
+         "such as --training loss=mse,optimizer=sgd")
+    says(t, "an unknown card", ["optimize", "zoo:mlp", "--device", "rtx4090"], "known: rtx3090", "--memory-bytes",
+         "magisd measure --calibrate", "--device FILE.json", "PUT /devices")
     says(t, "SOURCE is missing", ["optimize"], "SOURCE is missing", "SOURCE is zoo:NAME")
     says(t, "PLAN is missing", ["check", "zoo:mlp"], "PLAN is missing", "usage: magisd check GRAPH PLAN")
     for listen, wanted in (("nonsense", "expected HOST:PORT"), ("127.0.0.1:99999", "expected HOST:PORT"),

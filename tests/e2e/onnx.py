@@ -66,6 +66,9 @@ def test_symbols(t):
     answer = run("import", file)
     t.check("a dimension without name", answer.returncode == 2 and "x.0" in answer.stderr and "n" in answer.stderr, answer)
     t.equal("bound by place and name", outputs(file, "--symbols", "x.0=2,n=5")["y"]["dims"], [2, 5, 3])
+    for given, wanted in (("batch=64,foo=3", '"foo"; it has batch'), ("x.7=3,batch=64", '"x.7"')):
+        answer = run("import", path("mlp.onnx", mlp()), "--symbols", given)
+        t.check("no such symbol: " + given, answer.returncode == 2 and wanted in answer.stderr, answer)
     t.equal("a zoo network has none", run("optimize", "zoo:mlp", "--symbols", "n=1").returncode, 2)
 
 

@@ -69,10 +69,22 @@ function filePart(form) {
     symbols.hidden = true;
     const zone = h("label", {class: "drop", for: "graph-file", "data-pointer": "/graph"},
         h("strong", null, "Drop a model or graph here"), h("span", null, "or choose a file"), input, about);
+    function refuse(why) {
+        form.graph = null;
+        symbols.hidden = true;
+        zone.classList.remove("filled");
+        about.textContent = why;
+    }
     async function take(file) {
         if (!file)
             return;
-        symbols.hidden = /\.json$/i.test(file.name) || (await file.slice(0, 1).text()) === "{";
+        const head = await file.slice(0, 512).text();
+        const json = /\.json$/i.test(file.name) || head.trimStart().startsWith("{");
+        if (!json && !/[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]/.test(head)) {
+            refuse(`${file.name}: this is neither JSON nor an ONNX model`);
+            return;
+        }
+        symbols.hidden = json;
         if (!symbols.hidden) {
             form.graph = {file, name: file.name};
             about.textContent = `${file.name}: ${bytes(file.size)}, read by the daemon`;
@@ -85,9 +97,7 @@ function filePart(form) {
             about.textContent = `${file.name}: ${plural(graph.ops?.length ?? graph.nodes?.length ?? 0, graph.nodes ? "call" : "operator")}, ${bytes(file.size)}`;
             zone.classList.add("filled");
         } catch (error) {
-            form.graph = null;
-            zone.classList.remove("filled");
-            about.textContent = `${file.name} is not JSON: ${error.message}`;
+            refuse(`${file.name} is not JSON: ${error.message}`);
         }
     }
     zone.addEventListener("dragover", (event) => { event.preventDefault(); zone.classList.add("over"); });

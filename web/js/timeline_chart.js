@@ -41,7 +41,7 @@ export class TimelineChart {
             return {fill: fillStyle, stroke: fillStyle, width: 0.5, paths, points: {show: false}};
         });
         const options = {
-            padding: [16, 8, 0, 0],
+            padding: [16, 28, 0, 0], // right: half of the last label
             cursor: {y: false, points: {show: false}, drag: {setScale: false}},
             scales: {x: {time: false, range: () => [0, this.topTime]}, y: {range: () => [0, this.topBytes * 1.06]}},
             axes: [axis(null, (u, ticks) => timeTicks(ticks), {space: 70, size: 30}), axis(null, (u, ticks) => byteTicks(ticks), {size: 60})],

@@ -1175,6 +1175,9 @@ def main(arguments=None):
         print("captured %d calls, digest %s" % (len(captured.dump["nodes"]), captured.digest[:16]))
         if options.output:
             _write(options.output, captured.dump)
+        if not options.output and not options.fits:
+            print("Nothing was kept: --fits SIZE (of the card, such as --fits 24GB) says how to make it fit, -o FILE.json "
+                  "writes the captured step.")
         return _advise(step, args, captured, _Server(options.url, options.token), options) if options.fits else 0
     except (CaptureError, ServerError) as error:
         print("magis_capture: %s" % error, file=sys.stderr)
