@@ -27,6 +27,23 @@ static unsigned headers_named(const struct mg_request *req, const char *name)
     return header.count;
 }
 
+static enum MHD_Result check_name(void *context, enum MHD_ValueKind kind, const char *name, const char *value)
+{
+    bool *odd = context;
+    (void)kind;
+    (void)value;
+    *odd = *odd || !*name || strpbrk(name, " \t\r\n\v\f") != NULL;
+    return MHD_YES;
+}
+
+/* "Content-Length : 5" is no Content-Length to the library, but may be one to a proxy (RFC 9112, 5.1). */
+static bool has_odd_name(const struct mg_request *req)
+{
+    bool odd = false;
+    MHD_get_connection_values(req->connection, MHD_HEADER_KIND, check_name, &odd);
+    return odd;
+}
+
 bool mg_guard_framing(struct mg_request *req)
 {
     unsigned lengths = headers_named(req, "Content-Length");
@@ -34,8 +51,11 @@ bool mg_guard_framing(struct mg_request *req)
     unsigned hosts = headers_named(req, "Host");
     const char *coding = mg_request_header(req, "Transfer-Encoding");
     const char *length = mg_request_header(req, "Content-Length"), *why = NULL;
-    req->has_body = encodings > 0 || lengths > 1 || (length && strcmp(length, "0") != 0);
-    if (lengths > 1)
+    bool odd = has_odd_name(req);
+    req->has_body = odd || encodings > 0 || lengths > 1 || (length && strcmp(length, "0") != 0);
+    if (odd)
+        why = "blanks in the name of a header";
+    else if (lengths > 1)
         why = "more than one Content-Length";
     else if (lengths && encodings)
         why = "both Content-Length and Transfer-Encoding";

@@ -177,7 +177,8 @@ static void end_late(mg_jobs *jobs, struct mg_job *job)
 void mg_run_death(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_event *event)
 {
     struct mg_run *run = job->run;
-    bool ours = run->stopping && event->signal == SIGKILL; /* it took too long to hand over its front */
+    /* It took too long to hand over its front, or had not begun to listen when it was told to stop. */
+    bool ours = run->stopping && (event->signal == SIGKILL || event->signal == SIGTERM);
     if (!run->hung)
         mg_jobs_say(jobs, ours ? "warn" : "error", ours ? "worker-killed" : "worker-died",
                     "job %s: status %d, signal %d: %s", job->info.id, event->exit_status, event->signal, event->errors);

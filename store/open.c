@@ -229,15 +229,27 @@ static enum mg_store_code migrate(mg_store *store, const struct why *why)
 
 /* ---- the file ---- */
 
-static bool look(const mg_store *store, struct stat *st)
+/* Of the database and of its write-ahead log, which holds what was acknowledged last. */
+static const char *const suffixes[MG_STORE_FILES] = {"", "-wal"};
+
+static struct mg_store_file look(const mg_store *store, const char *suffix)
 {
-    return stat(store->path, st) == 0;
+    struct stat st;
+    char *path = text_of("%s%s", store->path, suffix);
+    bool there = stat(path, &st) == 0;
+    free(path);
+    return there ? (struct mg_store_file){st.st_dev, st.st_ino} : (struct mg_store_file){0};
 }
 
 bool mg_store_in_place(const mg_store *store)
 {
-    struct stat st;
-    return look(store, &st) && st.st_dev == store->device && st.st_ino == store->inode;
+    for (size_t i = 0; i < MG_STORE_FILES; i++) {
+        struct mg_store_file now = look(store, suffixes[i]), then = store->files[i];
+        if (then.inode && (now.device != then.device || now.inode != then.inode)) {
+            return false;
+        }
+    }
+    return true;
 }
 
 static bool check_is_ok(struct mg_db *db)
@@ -350,10 +362,8 @@ static enum mg_store_code open_all(mg_store *store, const struct why *why)
         code = take_lock(store, why);
         code = code == MG_STORE_OK ? open_files(store, why) : code;
     }
-    struct stat st;
-    if (code == MG_STORE_OK && look(store, &st)) {
-        store->device = st.st_dev;
-        store->inode = st.st_ino;
+    for (size_t i = 0; code == MG_STORE_OK && i < MG_STORE_FILES; i++) {
+        store->files[i] = look(store, suffixes[i]);
     }
     if (code == MG_STORE_OK && mg_store_start_threads(store) != MG_STORE_OK) {
         code = because(why, MG_STORE_INTERNAL, "cannot start the store's threads");

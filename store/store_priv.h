@@ -208,12 +208,17 @@ struct mg_counter {
     double seconds_sum, seconds_max;
 };
 
+enum { MG_STORE_FILES = 2 }; /* the database, its write-ahead log */
+struct mg_store_file {
+    dev_t device;
+    ino_t inode; /* 0: it was not there */
+};
+
 struct mg_store {
     struct mg_store_config config;
     char *dir, *path;
     int lock_fd;
-    dev_t device; /* of the file that was opened, */
-    ino_t inode;  /* which another one may replace */
+    struct mg_store_file files[MG_STORE_FILES]; /* those that were opened, which others may replace */
     bool unclean;
     struct mg_db writer, reader;
     struct mg_queue writes, reads;

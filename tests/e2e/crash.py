@@ -162,8 +162,9 @@ def test_store_replaced(t):
     daemon.stop()
     daemon.start()
     t.equal("nothing is damaged", daemon.get("/jobs/" + first).json["state"], "succeeded")
+    os.unlink(path + "-wal")
+    t.check("its log is missed too", until(lambda: daemon.get("/healthz").json["status"] == "degraded", 10))
     os.unlink(path)
-    until(lambda: daemon.get("/healthz").json["status"] == "degraded", 10)
     t.equal("stops cleanly", daemon.close(), 0)
 
 
@@ -505,10 +506,25 @@ def test_interrupt_from_a_terminal(t):
     t.equal("stops cleanly", daemon.close(), 0)
 
 
+def test_stopped_while_it_starts(t):
+    """A worker that does not listen yet when it is told to stop has not crashed."""
+    daemon = Daemon("--workers", "1")
+    job_id = daemon.post("/optimize", job_body(60, priority="interactive")).json["id"]
+    for _ in range(6):
+        until(lambda: children(daemon, "worker"), 20, 0.001)
+        t.equal("stops cleanly", daemon.stop(), 0)
+        daemon.start()
+    now = job(daemon, job_id)
+    t.check("the job goes on", now["state"] in ("queued", "running"), now)
+    t.check("nobody died", "worker-died" not in [line["event"] for line in daemon.log_lines()])
+    daemon.post("/jobs/%s/cancel" % job_id)
+    t.equal("stops cleanly", daemon.close(), 0)
+
+
 tests = Tests()
 tests.run(test_worker_killed, test_resumes_from_its_plans, test_worker_killed_twice, test_evaluations_start_over,
           test_deaths_stop_claiming, test_intake_killed, test_daemon_killed, test_drain, test_validating,
-          test_interrupt_from_a_terminal, test_worker_hangs, test_store_replaced, test_no_place_for_the_spool,
+          test_interrupt_from_a_terminal, test_stopped_while_it_starts, test_worker_hangs, test_store_replaced, test_no_place_for_the_spool,
           test_disk_full,
           test_class_and_a_damaged_store)
 tests.end()
