@@ -9,7 +9,7 @@
 #include "search/tree.h"
 #include "search/variant.h"
 
-enum { MOST_CANDIDATES = 60000 };
+enum { MOST_CANDIDATES = 60000, MOST_PARTS = 64, ENOUGH_EVEN = 3 };
 
 struct list {
     struct mg_forecast *item;
@@ -59,18 +59,35 @@ static void add_part(struct forecaster *f, mg_op op, uint32_t axis, int64_t exte
         add(f, &desc, (double)uses, false);
 }
 
+/* Measuring every part costs more than it is worth: where enough numbers divide an axis, those do. */
+static bool has_even_parts(int64_t length)
+{
+    int divisors = 0;
+    for (int64_t n = 2; n <= 8; n++)
+        divisors += length % n == 0;
+    return divisors >= ENOUGH_EVEN;
+}
+
+static void add_axis(struct forecaster *f, mg_op op, uint32_t axis, int64_t length)
+{
+    uint32_t counts[MG_PARTS_MAX], n = mg_part_counts(length, counts);
+    bool even = has_even_parts(length);
+    for (uint32_t i = 0; i < n && counts[i] <= MOST_PARTS; i++) {
+        int64_t smaller = length / counts[i], larger_parts = length % counts[i];
+        if (even && larger_parts)
+            continue;
+        add_part(f, op, axis, smaller + 1, larger_parts);
+        add_part(f, op, axis, smaller, counts[i] - larger_parts);
+    }
+}
+
 static void add_parts(struct forecaster *f, mg_op op)
 {
-    uint32_t axes, counts[MG_PARTS_MAX];
+    uint32_t axes;
     const struct mg_axis *axis = mg_op_axes(f->g, op, &axes);
-    for (uint32_t a = 0; a < axes; a++) {
-        uint32_t n = axis[a].window ? 0 : mg_part_counts(axis[a].length, counts);
-        for (uint32_t i = 0; i < n; i++) {
-            int64_t smaller = axis[a].length / counts[i], larger_parts = axis[a].length % counts[i];
-            add_part(f, op, a, smaller + 1, larger_parts);
-            add_part(f, op, a, smaller, counts[i] - larger_parts);
-        }
-    }
+    for (uint32_t a = 0; a < axes; a++)
+        if (!axis[a].window)
+            add_axis(f, op, a, axis[a].length);
 }
 
 static int by_key(const void *a, const void *b)
