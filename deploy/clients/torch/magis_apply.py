@@ -57,6 +57,11 @@ def _phantom(like, shape):
     return like.new_zeros(()).expand(shape)
 
 
+def _dense(tensor):
+    """For kernels that do not look at strides (PyTorch 1.13: the result given to softmax's gradient)."""
+    return tensor.contiguous()
+
+
 def _convolve(i, a, transposed):
     strides, pads, dilations = _window(a, i[0].dim() - 2)
     bias = [extra for extra in i[2:] if extra.dim() == 1]
@@ -370,8 +375,8 @@ KERNELS = {
     "arg_max": lambda i, a, out: i[0].argmax(a["axis"], bool(a["keepdims"])),
     "cumsum": lambda i, a, out: i[0].cumsum(a["axis"]),
     "softmax": lambda i, a, out: i[0].softmax(a["axis"]), "log_softmax": lambda i, a, out: i[0].log_softmax(a["axis"]),
-    "softmax_grad": lambda i, a, out: aten._softmax_backward_data(i[0], i[1], a["axis"], i[1].dtype),
-    "log_softmax_grad": lambda i, a, out: aten._log_softmax_backward_data(i[0], i[1], a["axis"], i[1].dtype),
+    "softmax_grad": lambda i, a, out: aten._softmax_backward_data(i[0], _dense(i[1]), a["axis"], i[1].dtype),
+    "log_softmax_grad": lambda i, a, out: aten._log_softmax_backward_data(i[0], _dense(i[1]), a["axis"], i[1].dtype),
     "nll_loss": _nll, "nll_loss_grad": _nll_grad, "layer_norm": _layer_norm, "layer_norm_grad": _layer_norm_grad,
     "group_norm": _group_norm, "group_norm_grad": _group_norm_grad,
     "batch_norm": _batch_norm, "batch_norm_grad": _batch_norm_grad, "bn_apply": _bn_apply, "stat_update": _stat_update,
