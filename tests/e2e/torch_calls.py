@@ -165,7 +165,7 @@ def test_sizes(t):
 def test_by_index(t):
     check_call(t, "rows from the end", lambda w, x, i: (x @ w)[i], X, I, known=True)
     check_call(t, "columns from the end", lambda w, x, i: (x @ w)[:, i], X, I, known=True)
-    check_call(t, "assigned where", lambda w, x: assigned(x @ w), X)
+    check_call(t, "assigned where", lambda w, x: assigned(x @ w), X, known=True)
     check_call(t, "put in place", lambda w, x, i: put(x @ w, i), X, I)
 
 
