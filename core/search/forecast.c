@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "device/signature.h"
+#include "graph/rewrite.h"
 #include "search/tree.h"
-#include "search/variant.h"
 
 enum { MOST_CANDIDATES = 60000, MOST_PARTS = 64, ENOUGH_EVEN = 3 };
 
@@ -148,22 +148,32 @@ static void add_graph(struct forecaster *f, const struct mg_graph *g)
     take_over(f);
 }
 
+/* What every match makes: a search takes those that pay, but to know which takes longer than is worth it here. */
+static enum mg_code add_rewritten(struct forecaster *f, bool joins, struct mg_error *err)
+{
+    struct mg_rewrite_match *matches;
+    struct mg_graph *edited;
+    uint32_t count;
+    enum mg_code code = mg_rewrite_find(f->original, joins, f->scratch, &matches, &count, err);
+    if (code != MG_OK || count == 0)
+        return code;
+    struct mg_edit *edits = MG_NEW_ARRAY(f->scratch, struct mg_edit, count);
+    for (uint32_t i = 0; i < count; i++)
+        edits[i] = matches[i].edit;
+    code = mg_rewrite_apply(f->original, edits, count, f->scratch, &edited, err);
+    if (code == MG_OK)
+        add_graph(f, edited);
+    return code;
+}
+
 static enum mg_code collect(void *context, struct mg_error *err)
 {
     struct forecaster *f = context;
-    const struct mg_variant_input in = {.g = f->original, .device = f->device};
     enum mg_code code = MG_OK;
     add_graph(f, f->original);
     for (int joins = 0; joins < 2 && code == MG_OK; joins++) {
         struct mg_arena_mark mark = mg_arena_mark(f->scratch);
-        struct mg_graph *edited;
-        struct mg_edit *edits;
-        uint32_t count;
-        code = mg_variant_choose(&in, joins, f->scratch, &edits, &count, err);
-        if (code == MG_OK && count)
-            code = mg_rewrite_apply(f->original, edits, count, f->scratch, &edited, err);
-        if (code == MG_OK && count)
-            add_graph(f, edited);
+        code = add_rewritten(f, joins, err);
         mg_arena_rewind(f->scratch, mark);
     }
     return code;

@@ -13,8 +13,8 @@ struct mg_forecast {
     bool whole;     /* an operator of the graph itself; else a part of one, or what a rewrite makes of some */
 };
 
-/* Each signature once, whole ones first, among equals the most valuable first. In the graph, and in what the rewrites
- * that pay make of it, every operator and its parts: of each axis in the numbers of parts up to 64 that the search
+/* Each signature once, whole ones first, among equals the most valuable first. In the graph, and in what rewrites
+ * make of it, every operator and its parts: of each axis in the numbers of parts up to 64 that the search
  * moves through; of those that do not divide the axis, both extents, where few do. What is found until the room of 256
  * MiB of scratch runs out is enough. Inside a guard; the graph is normalised. */
 void mg_forecast_build(const struct mg_graph *g, const struct mg_device *device, struct mg_arena *arena,
