@@ -17,8 +17,9 @@ struct list {
 };
 
 struct forecaster {
-    const struct mg_graph *g; /* the one looked at: the original, or a variant */
+    const struct mg_graph *g; /* the one looked at: the original, or what rewrites make of it */
     const struct mg_graph *original;
+    const char **names; /* of the original's operators, sorted */
     const struct mg_device *device;
     struct mg_arena *arena, *scratch;
     struct list all, here; /* of the graphs before, and of this one */
@@ -135,13 +136,24 @@ static void take_over(struct forecaster *f)
     merge(&f->all, false);
 }
 
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* What rewrites make has names of its own; the rest was looked at in the original. */
+static bool is_new(const struct forecaster *f, const struct mg_op_info *op)
+{
+    return f->g == f->original || !bsearch(&op->name, f->names, f->original->op_count, sizeof *f->names, by_name);
+}
+
 static void add_graph(struct forecaster *f, const struct mg_graph *g)
 {
     f->g = g;
     for (int parts = 0; parts < 2; parts++)
         for (mg_op op = 0; op < g->op_count; op++) {
             struct mg_arena_mark mark = mg_arena_mark(f->scratch);
-            if (is_measurable(&g->ops[op]))
+            if (is_measurable(&g->ops[op]) && is_new(f, &g->ops[op]))
                 (parts ? add_parts : add_whole)(f, op);
             mg_arena_rewind(f->scratch, mark);
         }
@@ -170,6 +182,10 @@ static enum mg_code collect(void *context, struct mg_error *err)
 {
     struct forecaster *f = context;
     enum mg_code code = MG_OK;
+    f->names = MG_NEW_ARRAY(f->scratch, const char *, f->original->op_count);
+    for (mg_op op = 0; op < f->original->op_count; op++)
+        f->names[op] = f->original->ops[op].name;
+    qsort(f->names, f->original->op_count, sizeof *f->names, by_name);
     add_graph(f, f->original);
     for (int joins = 0; joins < 2 && code == MG_OK; joins++) {
         struct mg_arena_mark mark = mg_arena_mark(f->scratch);

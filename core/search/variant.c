@@ -11,7 +11,7 @@ struct kind {
 };
 
 struct chooser {
-    const struct mg_variant_input *in;
+    const struct mg_problem *p;
     struct mg_arena *arena;
     struct kind *kinds;
     size_t kind_count, kind_capacity;
@@ -25,7 +25,7 @@ static double latency_of(const struct chooser *c, const struct mg_graph *g, stru
         struct mg_op_desc desc;
         struct mg_error ignored;
         if (!g->ops[op].is_view && mg_op_describe(g, op, NULL, 0, scratch, &desc, &ignored) == MG_OK)
-            seconds += mg_pricer_quote(c->in->pricer, c->in->device, &desc, NULL).seconds;
+            seconds += mg_pricer_quote(c->p->pricer, c->p->device, &desc, NULL).seconds;
     }
     return seconds;
 }
@@ -46,11 +46,11 @@ static struct mg_hash128 hash_of(const struct mg_graph *g, const struct mg_rewri
 
 static bool allowed(const struct chooser *c, const struct mg_rewrite_match *match)
 {
-    const struct mg_graph *g = c->in->g;
+    const struct mg_graph *g = c->p->g;
     uint64_t joined = 0;
     for (uint32_t i = 0; i < match->op_count; i++) {
         joined += match->joins ? g->values[g->ops[match->ops[i]].in[1]].bytes : 0;
-        if (c->in->forbidden && c->in->forbidden[match->ops[i]])
+        if (c->p->forbidden[match->ops[i]])
             return false; /* constraints name operators that would no longer be there */
     }
     return !match->joins || joined <= g->values[g->ops[match->ops[0]].in[0]].bytes;
@@ -61,7 +61,7 @@ static enum mg_code tried_pays(struct chooser *c, const struct mg_rewrite_match 
 {
     struct mg_graph *edited;
     struct mg_arena_mark mark = mg_arena_mark(c->arena);
-    enum mg_code code = mg_rewrite_apply(c->in->g, &match->edit, 1, c->arena, &edited, err);
+    enum mg_code code = mg_rewrite_apply(c->p->g, &match->edit, 1, c->arena, &edited, err);
     *pays = code == MG_OK && latency_of(c, edited, c->arena) < c->latency;
     mg_arena_rewind(c->arena, mark);
     return code;
@@ -70,7 +70,7 @@ static enum mg_code tried_pays(struct chooser *c, const struct mg_rewrite_match 
 static enum mg_code match_pays(struct chooser *c, const struct mg_rewrite_match *match, bool *pays,
                                struct mg_error *err)
 {
-    struct mg_hash128 hash = hash_of(c->in->g, match);
+    struct mg_hash128 hash = hash_of(c->p->g, match);
     *pays = false;
     if (!allowed(c, match))
         return MG_OK;
@@ -101,54 +101,30 @@ static enum mg_code build_edited(const struct mg_problem *original, const struct
     return MG_OK;
 }
 
-static bool goes_on(const struct mg_variant_input *in)
-{
-    return !in->goes_on || in->goes_on(in->context);
-}
-
-enum mg_code mg_variant_choose(const struct mg_variant_input *in, bool joins, struct mg_arena *arena,
-                               struct mg_edit **edits, uint32_t *count, struct mg_error *err)
-{
-    struct mg_rewrite_match *matches;
-    uint32_t found, kept = 0, joining = 0;
-    *count = 0;
-    enum mg_code code = mg_rewrite_find(in->g, joins, arena, &matches, &found, err);
-    if (code != MG_OK || found == 0)
-        return code;
-    struct chooser c = {.in = in, .arena = arena};
-    struct mg_arena_mark mark = mg_arena_mark(arena);
-    c.latency = latency_of(&c, in->g, arena);
-    mg_arena_rewind(arena, mark);
-    *edits = MG_NEW_ARRAY(arena, struct mg_edit, found);
-    for (uint32_t i = 0; i < found && code == MG_OK && goes_on(in); i++) {
-        bool pays;
-        code = match_pays(&c, &matches[i], &pays, err);
-        if (code == MG_OK && pays) {
-            (*edits)[kept++] = matches[i].edit;
-            joining += matches[i].joins;
-        }
-    }
-    if (code == MG_OK && goes_on(in) && !(joins && joining == 0))
-        *count = kept;
-    return code;
-}
-
-static bool has_time(void *searcher)
-{
-    return mg_searcher_has_time(searcher);
-}
-
 enum mg_code mg_variant_build(struct mg_searcher *s, bool joins, struct mg_problem **out, struct mg_error *err)
 {
     const struct mg_problem *original = s->variants[0].p;
-    const struct mg_variant_input in = {original->g,         original->device, original->pricer,
-                                        original->forbidden, has_time,         s};
-    struct mg_edit *edits;
-    uint32_t count;
+    struct mg_rewrite_match *matches;
+    uint32_t count, kept = 0, joining = 0;
     if (!(s->options->techniques & MG_TECHNIQUE_REWRITE) || s->options->numerics == MG_NUMERICS_EXACT)
         return MG_OK;
-    enum mg_code code = mg_variant_choose(&in, joins, s->arena, &edits, &count, err);
+    enum mg_code code = mg_rewrite_find(original->g, joins, s->arena, &matches, &count, err);
     if (code != MG_OK || count == 0)
         return code;
-    return build_edited(original, s->options, edits, count, joins, s->arena, out, err);
+    struct chooser c = {.p = original, .arena = s->arena};
+    struct mg_arena_mark mark = mg_arena_mark(s->arena);
+    c.latency = latency_of(&c, original->g, s->arena);
+    mg_arena_rewind(s->arena, mark);
+    struct mg_edit *edits = MG_NEW_ARRAY(s->arena, struct mg_edit, count);
+    for (uint32_t i = 0; i < count && code == MG_OK && mg_searcher_has_time(s); i++) {
+        bool pays;
+        code = match_pays(&c, &matches[i], &pays, err);
+        if (code == MG_OK && pays) {
+            edits[kept++] = matches[i].edit;
+            joining += matches[i].joins;
+        }
+    }
+    if (code != MG_OK || !mg_searcher_has_time(s) || kept == 0 || (joins && joining == 0))
+        return code;
+    return build_edited(original, s->options, edits, kept, joins, s->arena, out, err);
 }
