@@ -49,6 +49,11 @@ void *mg_run_copy(const void *data, size_t size)
     return copy;
 }
 
+char *mg_run_copy_text(const char *text)
+{
+    return text ? mg_run_copy(text, strlen(text) + 1) : NULL;
+}
+
 struct mg_store_point mg_run_store_point(const struct mg_front_point *point, enum mg_point_kind kind)
 {
     return (struct mg_store_point){.kind = kind,
@@ -61,11 +66,6 @@ struct mg_store_point mg_run_store_point(const struct mg_front_point *point, enu
 }
 
 /* ---- original and baselines ---- */
-
-static char *copy_text(const char *text)
-{
-    return mg_run_copy(text, strlen(text) + 1);
-}
 
 static struct mg_kept_point *new_kept(struct mg_run *run)
 {
@@ -84,8 +84,8 @@ static struct mg_kept_point *keep(struct mg_run *run, const struct mg_worker_eve
 {
     struct mg_kept_point *kept = new_kept(run);
     kept->point = mg_run_store_point(&event->point, kind);
-    kept->point.plan = copy_text(event->point.id);
-    kept->point.techniques = copy_text(techniques);
+    kept->point.plan = mg_run_copy_text(event->point.id);
+    kept->point.techniques = mg_run_copy_text(techniques);
     kept->point.blob = (struct mg_blob){mg_run_copy(event->blob, event->blob_size), event->blob_size};
     return kept;
 }
@@ -108,7 +108,7 @@ void mg_run_keep_baseline(struct mg_run *run, const struct mg_worker_event *even
     char techniques[MG_TECHNIQUES_TEXT];
     mg_answer_techniques(event->point.techniques, techniques);
     struct mg_kept_point *kept = keep(run, event, MG_POINT_BASELINE, techniques);
-    kept->point.series = copy_text(event->series);
+    kept->point.series = mg_run_copy_text(event->series);
     kept->open = true;
 }
 
@@ -130,8 +130,10 @@ void mg_run_save_baseline(mg_jobs *jobs, struct mg_job *job, const struct mg_wor
     struct mg_run *run = job->run;
     if (event->reason) {
         drop_open(run);
-        new_kept(run)->point = (struct mg_store_point){
-            .kind = MG_POINT_BASELINE, .series = copy_text(event->name), .reason = copy_text(event->reason), .k = -1};
+        new_kept(run)->point = (struct mg_store_point){.kind = MG_POINT_BASELINE,
+                                                       .series = mg_run_copy_text(event->name),
+                                                       .reason = mg_run_copy_text(event->reason),
+                                                       .k = -1};
     }
     for (size_t i = 0; i < run->kept_count; i++)
         run->kept[i].open = false;

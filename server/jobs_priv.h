@@ -257,6 +257,7 @@ void mg_run_free_kept(struct mg_run *run);
 /* ---- jobs_front.c ---- */
 struct mg_known_point *mg_run_add_point(struct mg_run *run, const struct mg_front_point *point);
 void *mg_run_copy(const void *data, size_t size);
+char *mg_run_copy_text(const char *text); /* NULL: NULL */
 void mg_run_save_original(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_event *event);
 void mg_run_keep_baseline(struct mg_run *run, const struct mg_worker_event *event);
 void mg_run_save_baseline(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_event *event);

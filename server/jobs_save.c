@@ -18,11 +18,6 @@ struct mg_store_progress mg_run_progress_of(const struct mg_run *run, const char
 
 /* ---- a change ---- */
 
-static const char *copy_text(const char *text)
-{
-    return text ? mg_run_copy(text, strlen(text) + 1) : NULL;
-}
-
 static void free_const(const void *memory)
 {
     free((void *)(uintptr_t)memory);
@@ -93,8 +88,8 @@ static void add_front(struct building *b)
             mg_answer_techniques(point.techniques, techniques);
             struct mg_store_point *added = &b->points[b->count++];
             *added = mg_run_store_point(&point, MG_POINT_FRONT);
-            added->plan = copy_text(point.id);
-            added->techniques = copy_text(techniques);
+            added->plan = mg_run_copy_text(point.id);
+            added->techniques = mg_run_copy_text(techniques);
             added->blob = (struct mg_blob){blob, known->spooled.length};
         }
         run->published[left++] = point;
@@ -111,10 +106,10 @@ static void add_kept(struct building *b)
             continue;
         struct mg_store_point *added = &b->points[b->count++];
         *added = kept->point;
-        added->plan = copy_text(added->plan);
-        added->series = copy_text(added->series);
-        added->reason = copy_text(added->reason);
-        added->techniques = copy_text(added->techniques);
+        added->plan = mg_run_copy_text(added->plan);
+        added->series = mg_run_copy_text(added->series);
+        added->reason = mg_run_copy_text(added->reason);
+        added->techniques = mg_run_copy_text(added->techniques);
         if (added->blob.data)
             added->blob.data = mg_run_copy(added->blob.data, added->blob.size);
     }
@@ -138,7 +133,7 @@ static void add_replaced(struct building *b)
             continue;
         size_t by = mg_pareto_replacement(run->published, run->published_count, &known->point);
         b->replaced[b->replaced_count++] =
-            (struct mg_store_replacement){copy_text(known->point.id), copy_text(run->published[by].id)};
+            (struct mg_store_replacement){mg_run_copy_text(known->point.id), mg_run_copy_text(run->published[by].id)};
     }
 }
 
@@ -187,7 +182,7 @@ struct mg_change *mg_change_of(struct mg_job *job, bool assume)
     add_kept(&b);
     add_replaced(&b);
     if (run->published_count && (b.front || b.replaced_count))
-        best = copy_text(run->published[mg_pareto_best(run->published, run->published_count, &run->limits)].id);
+        best = mg_run_copy_text(run->published[mg_pareto_best(run->published, run->published_count, &run->limits)].id);
     change->progress = mg_run_progress_of(run, best);
     change->points = (struct mg_store_points){.points = b.points,
                                               .n_points = b.count,

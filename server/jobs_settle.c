@@ -89,7 +89,7 @@ static struct mg_ending *new_ending(struct mg_job *job, const char *error)
     struct mg_ending *ending = calloc(1, sizeof *ending);
     if (!ending)
         abort();
-    ending->error = error ? mg_run_copy(error, strlen(error) + 1) : NULL;
+    ending->error = mg_run_copy_text(error);
     job->ending = ending;
     if (job->run)
         job->run->finished = true;
@@ -101,7 +101,7 @@ void mg_job_finish(mg_jobs *jobs, struct mg_job *job, const struct mg_store_outc
     if (job->ending)
         return;
     struct mg_ending *ending = new_ending(job, outcome->error);
-    ending->result = outcome->result ? mg_run_copy(outcome->result, strlen(outcome->result) + 1) : NULL;
+    ending->result = mg_run_copy_text(outcome->result);
     ending->outcome = *outcome;
     ending->outcome.error = ending->error;
     ending->outcome.result = ending->result;
