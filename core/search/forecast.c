@@ -16,6 +16,12 @@ struct list {
     size_t count, capacity;
 };
 
+/* Operators with one signature have the same parts: they are looked at once. */
+struct kind {
+    struct mg_hash128 key;
+    mg_op op; /* the first of them */
+};
+
 struct forecaster {
     const struct mg_graph *g; /* the one looked at: the original, or what rewrites make of it */
     const struct mg_graph *original;
@@ -23,6 +29,8 @@ struct forecaster {
     const struct mg_device *device;
     struct mg_arena *arena, *scratch;
     struct list all, here; /* of the graphs before, and of this one */
+    struct kind *kind;     /* of this graph, one an operator */
+    size_t kind_count, kind_capacity;
 };
 
 static bool is_measurable(const struct mg_op_info *op)
@@ -30,24 +38,27 @@ static bool is_measurable(const struct mg_op_info *op)
     return !op->is_view && op->type != MG_OP_OPAQUE && mg_op_cost(op->type) != MG_COST_VIEW;
 }
 
-static void add(struct forecaster *f, const struct mg_op_desc *desc, double uses, bool whole)
+static bool add(struct forecaster *f, const struct mg_op_desc *desc, double uses, bool whole)
 {
     size_t bound = mg_signature_bound(desc->attrs, desc->attr_count, desc->in_count + desc->out_count);
     char *text = mg_arena_alloc(f->scratch, bound);
     const char *name = mg_op_type_name(desc->type);
     double seconds = mg_device_latency(f->device, desc);
     if (mg_signature_print(desc, text) >= MG_SIGNATURE_MAX || seconds <= 0)
-        return;
+        return false;
     *MG_PUSH(f->arena, f->here.item, f->here.count, f->here.capacity) = (struct mg_forecast){
         name, mg_arena_strdup(f->arena, text), mg_signature_key(name, text), seconds * uses, seconds, whole};
+    return true;
 }
 
 static void add_whole(struct forecaster *f, mg_op op)
 {
     struct mg_op_desc desc;
     struct mg_error ignored;
-    if (mg_op_describe(f->g, op, NULL, 0, f->scratch, &desc, &ignored) == MG_OK)
-        add(f, &desc, 1, f->g == f->original);
+    if (mg_op_describe(f->g, op, NULL, 0, f->scratch, &desc, &ignored) == MG_OK &&
+        add(f, &desc, 1, f->g == f->original))
+        *MG_PUSH(f->arena, f->kind, f->kind_count, f->kind_capacity) =
+            (struct kind){f->here.item[f->here.count - 1].key, op};
 }
 
 static void add_part(struct forecaster *f, mg_op op, uint32_t axis, int64_t extent, int64_t uses)
@@ -69,7 +80,7 @@ static bool has_even_parts(int64_t length)
     return divisors >= ENOUGH_EVEN;
 }
 
-static void add_axis(struct forecaster *f, mg_op op, uint32_t axis, int64_t length)
+static void add_axis(struct forecaster *f, mg_op op, uint32_t axis, int64_t length, int64_t uses)
 {
     uint32_t counts[MG_PARTS_MAX], n = mg_part_counts(length, counts);
     bool even = has_even_parts(length);
@@ -77,26 +88,38 @@ static void add_axis(struct forecaster *f, mg_op op, uint32_t axis, int64_t leng
         int64_t smaller = length / counts[i], larger_parts = length % counts[i];
         if (even && larger_parts)
             continue;
-        add_part(f, op, axis, smaller + 1, larger_parts);
-        add_part(f, op, axis, smaller, counts[i] - larger_parts);
+        add_part(f, op, axis, smaller + 1, uses * larger_parts);
+        add_part(f, op, axis, smaller, uses * (counts[i] - larger_parts));
     }
 }
 
-static void add_parts(struct forecaster *f, mg_op op)
+static void add_parts(struct forecaster *f, mg_op op, int64_t uses)
 {
     uint32_t axes;
     const struct mg_axis *axis = mg_op_axes(f->g, op, &axes);
     for (uint32_t a = 0; a < axes; a++)
         if (!axis[a].window)
-            add_axis(f, op, a, axis[a].length);
+            add_axis(f, op, a, axis[a].length, uses);
+}
+
+static int compare_keys(struct mg_hash128 x, struct mg_hash128 y)
+{
+    if (x.lo != y.lo)
+        return x.lo < y.lo ? -1 : 1;
+    return x.hi < y.hi ? -1 : x.hi > y.hi;
 }
 
 static int by_key(const void *a, const void *b)
 {
     const struct mg_forecast *x = a, *y = b;
-    if (x->key.lo != y->key.lo)
-        return x->key.lo < y->key.lo ? -1 : 1;
-    return x->key.hi < y->key.hi ? -1 : x->key.hi > y->key.hi;
+    return compare_keys(x->key, y->key);
+}
+
+static int by_kind(const void *a, const void *b)
+{
+    const struct kind *x = a, *y = b;
+    int keys = compare_keys(x->key, y->key);
+    return keys ? keys : (x->op > y->op) - (x->op < y->op);
 }
 
 static int by_worth(const void *a, const void *b)
@@ -147,16 +170,35 @@ static bool is_new(const struct forecaster *f, const struct mg_op_info *op)
     return f->g == f->original || !bsearch(&op->name, f->names, f->original->op_count, sizeof *f->names, by_name);
 }
 
+static void add_all_whole(struct forecaster *f)
+{
+    f->kind_count = 0;
+    for (mg_op op = 0; op < f->g->op_count; op++) {
+        struct mg_arena_mark mark = mg_arena_mark(f->scratch);
+        if (is_measurable(&f->g->ops[op]) && is_new(f, &f->g->ops[op]))
+            add_whole(f, op);
+        mg_arena_rewind(f->scratch, mark);
+    }
+}
+
+static void add_all_parts(struct forecaster *f)
+{
+    if (f->kind_count)
+        qsort(f->kind, f->kind_count, sizeof *f->kind, by_kind);
+    for (size_t i = 0, end; i < f->kind_count; i = end) {
+        for (end = i + 1; end < f->kind_count && compare_keys(f->kind[i].key, f->kind[end].key) == 0;)
+            end++;
+        struct mg_arena_mark mark = mg_arena_mark(f->scratch);
+        add_parts(f, f->kind[i].op, (int64_t)(end - i));
+        mg_arena_rewind(f->scratch, mark);
+    }
+}
+
 static void add_graph(struct forecaster *f, const struct mg_graph *g)
 {
     f->g = g;
-    for (int parts = 0; parts < 2; parts++)
-        for (mg_op op = 0; op < g->op_count; op++) {
-            struct mg_arena_mark mark = mg_arena_mark(f->scratch);
-            if (is_measurable(&g->ops[op]) && is_new(f, &g->ops[op]))
-                (parts ? add_parts : add_whole)(f, op);
-            mg_arena_rewind(f->scratch, mark);
-        }
+    add_all_whole(f);
+    add_all_parts(f);
     take_over(f);
 }
 
