@@ -29,15 +29,24 @@ static struct touched *find_touched(struct ordering *order, const struct mg_loca
     return NULL;
 }
 
+/* The live allocation that a box lies in is touched for the first time. */
+static struct touched *add_touched(struct mg_program *p, const struct mg_located *box)
+{
+    for (size_t i = 0; i < p->alive_count; i++)
+        if (box->offset >= p->alive[i].at && box->offset - p->alive[i].at < p->alive[i].bytes) {
+            struct touched *added =
+                MG_PUSH(&p->arena, p->order.touched, p->order.touched_count, p->order.touched_capacity);
+            *added = (struct touched){p->alive[i].at, p->alive[i].bytes, {MG_NONE, MG_NONE, MG_NONE}};
+            return added;
+        }
+    return NULL;
+}
+
 static void touch(struct mg_program *p, const struct mg_located *box, enum mg_stream stream, uint32_t by)
 {
     struct touched *touched = find_touched(&p->order, box);
-    for (size_t i = 0; i < p->alive_count && !touched; i++) {
-        if (box->offset < p->alive[i].at || box->offset - p->alive[i].at >= p->alive[i].bytes)
-            continue;
-        touched = MG_PUSH(&p->arena, p->order.touched, p->order.touched_count, p->order.touched_capacity);
-        *touched = (struct touched){p->alive[i].at, p->alive[i].bytes, {MG_NONE, MG_NONE, MG_NONE}};
-    }
+    if (!touched)
+        touched = add_touched(p, box);
     if (touched)
         touched->by[stream] = by;
 }

@@ -14,45 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool is_subset(const struct mg_set *a, const struct mg_set *b)
-{
-    uint64_t outside = 0;
-    for (int w = 0; w < MG_SET_WORDS; w++)
-        outside |= a->word[w] & ~b->word[w];
-    return outside == 0;
-}
-
-static void set_unite(struct mg_set *to, const struct mg_set *from)
-{
-    for (int w = 0; w < MG_SET_WORDS; w++)
-        to->word[w] |= from->word[w];
-}
-
-static bool sets_meet(const struct mg_set *a, const struct mg_set *b)
-{
-    uint64_t common = 0;
-    for (int w = 0; w < MG_SET_WORDS; w++)
-        common |= a->word[w] & b->word[w];
-    return common != 0;
-}
-
-/* Iterates over the members of a set: calls of next with *from = 0, then untouched; MG_NONE at the end. */
-static uint32_t set_next(const struct mg_set *s, uint32_t *from)
-{
-    for (uint32_t w = *from / 64; w < MG_SET_WORDS; w++) {
-        uint64_t rest = s->word[w];
-        if (w == *from / 64)
-            rest &= ~UINT64_C(0) << *from % 64;
-        if (rest) {
-            uint32_t i = 64 * w + (uint32_t)__builtin_ctzll(rest);
-            *from = i + 1;
-            return i;
-        }
-    }
-    *from = MG_SET_MAX;
-    return MG_NONE;
-}
-
 /* ---- units ---- */
 
 struct solver {
@@ -98,12 +59,12 @@ static void find_unit_preds(struct solver *s)
     uint32_t edges = 0, n = 0;
     s->pred = MG_NEW_ARRAY(s->scratch, struct mg_set, s->units);
     for (uint32_t i = 0; i < o->count; i++)
-        for (uint32_t at = 0, q = set_next(&o->pred[i], &at); q != MG_NONE; q = set_next(&o->pred[i], &at))
+        for (uint32_t at = 0, q = mg_set_next(&o->pred[i], &at); q != MG_NONE; q = mg_set_next(&o->pred[i], &at))
             if (s->unit_of[q] != s->unit_of[i])
                 mg_set_add(&s->pred[s->unit_of[i]], s->unit_of[q]);
     s->succ.start = MG_NEW_ARRAY(s->scratch, uint32_t, s->units + 2);
     for (uint32_t u = 0; u < s->units; u++)
-        for (uint32_t at = 0, q = set_next(&s->pred[u], &at); q != MG_NONE; q = set_next(&s->pred[u], &at)) {
+        for (uint32_t at = 0, q = mg_set_next(&s->pred[u], &at); q != MG_NONE; q = mg_set_next(&s->pred[u], &at)) {
             s->succ.start[q + 2]++;
             edges++;
         }
@@ -113,7 +74,7 @@ static void find_unit_preds(struct solver *s)
     }
     s->succ.item = MG_NEW_ARRAY(s->scratch, uint32_t, edges);
     for (uint32_t u = 0; u < s->units; u++)
-        for (uint32_t at = 0, q = set_next(&s->pred[u], &at); q != MG_NONE; q = set_next(&s->pred[u], &at))
+        for (uint32_t at = 0, q = mg_set_next(&s->pred[u], &at); q != MG_NONE; q = mg_set_next(&s->pred[u], &at))
             s->succ.item[s->succ.start[q + 1]++] = u;
 }
 
@@ -124,7 +85,7 @@ static bool has_cycle(const struct solver *s)
     while (placed != before) {
         before = placed;
         for (uint32_t u = 0; u < s->units; u++)
-            if (!mg_set_has(&done, u) && is_subset(&s->pred[u], &done)) {
+            if (!mg_set_has(&done, u) && mg_set_within(&s->pred[u], &done)) {
                 mg_set_add(&done, u);
                 placed++;
             }
@@ -158,7 +119,7 @@ struct placed {
 
 static bool ends(const struct solver *s, uint32_t instance, const struct mg_set *done)
 {
-    return !s->o->after[instance] && is_subset(&s->readers[instance], done);
+    return !s->o->after[instance] && mg_set_within(&s->readers[instance], done);
 }
 
 /* Does the step's reading of x end it? */
@@ -186,7 +147,7 @@ static void run_step(const struct solver *s, uint32_t step, const struct mg_set 
     uint64_t made = 0, dead = 0;
     for (uint32_t k = o->makes.start[step]; k < o->makes.start[step + 1]; k++) {
         uint32_t x = o->makes.item[k];
-        bool unread = !o->after[x] && is_subset(&s->readers[x], &(struct mg_set){{0}});
+        bool unread = !o->after[x] && mg_set_within(&s->readers[x], &(struct mg_set){{0}});
         *(unread ? &dead : &made) += o->bytes[x];
     }
     uint64_t here = p->live + made + dead + o->extra[step];
@@ -234,84 +195,6 @@ struct mg_order_cost mg_ordering_cost(const struct mg_ordering *o, const uint32_
     return (struct mg_order_cost){p.peak, p.excess};
 }
 
-/* ---- bound ---- */
-
-void mg_ordering_close(const struct mg_ordering *o, struct mg_set *ancestors, struct mg_set *descendants)
-{
-    memset(ancestors, 0, o->count * sizeof *ancestors);
-    memset(descendants, 0, o->count * sizeof *descendants);
-    for (uint32_t i = 0; i < o->count; i++)
-        for (uint32_t at = 0, q = set_next(&o->pred[i], &at); q != MG_NONE; q = set_next(&o->pred[i], &at)) {
-            mg_set_add(&ancestors[i], q);
-            set_unite(&ancestors[i], &ancestors[q]);
-        }
-    for (uint32_t i = o->count; i-- > 0;)
-        for (uint32_t at = 0, q = set_next(&o->pred[i], &at); q != MG_NONE; q = set_next(&o->pred[i], &at)) {
-            mg_set_add(&descendants[q], i);
-            set_unite(&descendants[q], &descendants[i]);
-        }
-}
-
-struct bound {
-    const struct mg_ordering *o;
-    struct mg_set *ancestors, *descendants, *readers;
-    uint32_t *maker; /* per instance; MG_NONE: from before */
-};
-
-static bool alive_in_every_order(const struct bound *b, uint32_t x, uint32_t step)
-{
-    bool began = b->maker[x] == MG_NONE || b->maker[x] == step || mg_set_has(&b->ancestors[step], b->maker[x]);
-    return began && (b->o->after[x] || b->maker[x] == step || mg_set_has(&b->readers[x], step) ||
-                     sets_meet(&b->readers[x], &b->descendants[step]));
-}
-
-static uint64_t most_lent(const struct bound *b, uint32_t step)
-{
-    const struct mg_ordering *o = b->o;
-    uint64_t most = 0;
-    for (uint32_t k = o->reuse.start[step]; k < o->reuse.start[step + 1]; k++) {
-        uint32_t x = o->reuse.item[k];
-        if (!o->after[x] && !sets_meet(&b->readers[x], &b->descendants[step]) && o->bytes[x] > most)
-            most = o->bytes[x];
-    }
-    return most;
-}
-
-static void bound_init(struct bound *b, const struct mg_ordering *o, struct mg_arena *scratch)
-{
-    b->o = o;
-    b->ancestors = MG_NEW_ARRAY(scratch, struct mg_set, o->count);
-    b->descendants = MG_NEW_ARRAY(scratch, struct mg_set, o->count);
-    b->readers = MG_NEW_ARRAY(scratch, struct mg_set, o->instances);
-    b->maker = MG_NEW_ARRAY(scratch, uint32_t, o->instances);
-    memset(b->maker, 0xff, o->instances * sizeof *b->maker);
-    mg_ordering_close(o, b->ancestors, b->descendants);
-    for (uint32_t i = 0; i < o->count; i++) {
-        for (uint32_t k = o->makes.start[i]; k < o->makes.start[i + 1]; k++)
-            b->maker[o->makes.item[k]] = i;
-        for (uint32_t k = o->reads.start[i]; k < o->reads.start[i + 1]; k++)
-            mg_set_add(&b->readers[o->reads.item[k]], i);
-    }
-}
-
-uint64_t mg_ordering_bound(const struct mg_ordering *o, uint64_t enough, struct mg_arena *scratch)
-{
-    struct mg_arena_mark mark = mg_arena_mark(scratch);
-    struct bound b;
-    uint64_t best = 0;
-    bound_init(&b, o, scratch);
-    for (uint32_t i = 0; i < o->count && best < enough; i++) {
-        uint64_t here = o->base + o->extra[i] - most_lent(&b, i);
-        for (uint32_t x = 0; x < o->instances; x++)
-            if (alive_in_every_order(&b, x, i))
-                here += o->bytes[x];
-        if (here > best)
-            best = here;
-    }
-    mg_arena_rewind(scratch, mark);
-    return best;
-}
-
 /* ---- levels ---- */
 
 struct state {
@@ -355,7 +238,7 @@ static void find_ready(const struct solver *s, const struct state *from, struct 
     to->ready = from->ready;
     to->ready.word[to->unit / 64] &= ~(UINT64_C(1) << to->unit % 64);
     for (uint32_t k = s->succ.start[to->unit]; k < s->succ.start[to->unit + 1]; k++)
-        if (is_subset(&s->pred[s->succ.item[k]], &to->done))
+        if (mg_set_within(&s->pred[s->succ.item[k]], &to->done))
             mg_set_add(&to->ready, s->succ.item[k]);
 }
 
@@ -397,7 +280,7 @@ static void expand_state(struct levels *v, uint32_t i)
     const struct solver *s = v->s;
     struct mg_set done;
     struct mg_set ready = v->state[i].ready;
-    for (uint32_t u = set_next(&ready, &from); u != MG_NONE; u = set_next(&ready, &from)) {
+    for (uint32_t u = mg_set_next(&ready, &from); u != MG_NONE; u = mg_set_next(&ready, &from)) {
         struct placed p = place(s, &v->state[i], u, &done);
         if (p.live <= v->state[i].at.live && clip(s, p.peak) == clip(s, v->state[i].at.peak)) {
             keep(v, i, u, &done, &p);
@@ -492,7 +375,7 @@ static void begin_levels(struct levels *v, struct solver *s)
     struct state *first = MG_PUSH(s->scratch, v->state, v->count, v->capacity);
     *first = (struct state){.parent = MG_NONE, .unit = MG_NONE, .at = {0, 0, live_at_begin(o)}};
     for (uint32_t u = 0; u < s->units; u++)
-        if (is_subset(&s->pred[u], &first->done))
+        if (mg_set_within(&s->pred[u], &first->done))
             mg_set_add(&first->ready, u);
     v->to = 1;
 }

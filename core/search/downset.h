@@ -4,19 +4,7 @@
 #define MG_SEARCH_DOWNSET_H
 
 #include "search/problem.h"
-
-enum { MG_SET_WORDS = 4, MG_SET_MAX = 64 * MG_SET_WORDS };
-struct mg_set { /* of steps or units */
-    uint64_t word[MG_SET_WORDS];
-};
-static inline void mg_set_add(struct mg_set *s, uint32_t i)
-{
-    s->word[i / 64] |= UINT64_C(1) << i % 64;
-}
-static inline bool mg_set_has(const struct mg_set *s, uint32_t i)
-{
-    return s->word[i / 64] >> i % 64 & 1;
-}
+#include "search/step_set.h"
 
 /* Steps are numbered in an order that is legal. An instance is alive from the step that makes it (or the
  * beginning) through its last reader (or to the end); what a step reads and makes coexists. */
