@@ -29,7 +29,9 @@ static double read_expiry(const char *text)
     if (end != text && (strcmp(end, "d") == 0 || strcmp(end, "h") == 0))
         return count * (*end == 'd' ? 86400 : 3600);
     const char *rest = strptime(text, "%Y-%m-%d", &day);
-    return rest && !*rest ? difftime(timegm(&day), time(NULL)) : 0;
+    const int given = day.tm_mday;
+    time_t at = timegm(&day); /* takes February 30 for a day of March */
+    return rest && !*rest && day.tm_mday == given ? difftime(at, time(NULL)) : 0;
 }
 
 /* NULL, or what is wrong with it. */

@@ -22,19 +22,28 @@ bool mg_option_parse_uint(const char *text, uint64_t *out)
     return errno == 0 && *end == '\0';
 }
 
+/* The count at the beginning of a text, in decimal digits: strtod would read 0x10, inf and nan too. */
+static bool read_count(const char *text, double *out, char **end)
+{
+    bool decimal = isdigit((unsigned char)text[0]) || (text[0] == '.' && isdigit((unsigned char)text[1]));
+    if (!decimal || (text[0] == '0' && tolower((unsigned char)text[1]) == 'x'))
+        return false;
+    *out = strtod(text, end);
+    return *out < MG_OPTION_ANY;
+}
+
 bool mg_option_parse_number(const char *text, double *out)
 {
     char *end;
-    *out = strtod(text, &end);
-    return end != text && *end == '\0' && *out >= 0 && *out < 1e300;
+    return read_count(text, out, &end) && *end == '\0';
 }
 
 bool mg_option_parse_bytes(const char *text, uint64_t *out)
 {
     static const char units[] = "KMGT";
     char *end;
-    double value = strtod(text, &end);
-    if (end == text || !(value >= 0))
+    double value;
+    if (!read_count(text, &value, &end))
         return false;
     const char *unit = *end ? strchr(units, toupper((unsigned char)*end)) : NULL;
     if (unit) {
@@ -68,19 +77,23 @@ bool mg_option_is_valid(const struct mg_option_range *range, const char *text)
     case MG_KIND_NOT:
         return strcmp(text, "true") == 0 || strcmp(text, "false") == 0;
     default:
-        return true;
+        return *text != '\0';
     }
 }
 
 void mg_option_describe(const struct mg_option_range *range, char *out, size_t size)
 {
+    bool counts = range->kind == MG_KIND_UINT || range->kind == MG_KIND_BYTES || range->kind == MG_KIND_NUMBER;
     const char *what = range->kind == MG_KIND_UINT    ? "a whole number"
                        : range->kind == MG_KIND_BYTES ? "a count of bytes (such as 8589934592, 8GiB or 500MB)"
                                                       : "a number";
     if (!mg_option_takes_value(range->kind))
         snprintf(out, size, "true or false");
+    else if (!counts)
+        snprintf(out, size, "a value: it is empty");
     else if (range->most < MG_OPTION_ANY)
         snprintf(out, size, "%s from %.0f to %.0f", what, range->least, range->most);
     else
-        snprintf(out, size, "%s of %.0f or more", what, range->least);
+        snprintf(out, size, "%s of %.0f or more%s", what, range->least,
+                 range->kind == MG_KIND_NUMBER ? ", below 1e300" : "");
 }

@@ -94,7 +94,7 @@ static bool read_environment(struct mg_options *options)
         bool belongs = mg_option_table[id].commands & (1u << options->command);
         if (id == MG_OPTION_DATA && options->command == MG_COMMAND_OPTIMIZE)
             continue; /* meant for the daemon: timings are used only where the command line says so */
-        if (text && belongs && id != MG_OPTION_HELP && !options->value[id] &&
+        if (text && *text && belongs && id != MG_OPTION_HELP && !options->value[id] &&
             !apply(options, (enum mg_option)id, text, "", variable))
             return false;
     }

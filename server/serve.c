@@ -20,7 +20,7 @@ struct daemon {
     struct mg_serve_config config;
     uv_loop_t loop;
     uv_async_t store_ready;
-    uv_signal_t term, interrupt;
+    uv_signal_t term, interrupt, hangup;
     mg_store *store;
     mg_intake *intake;
     mg_jobs *jobs;
@@ -43,6 +43,7 @@ static void close_handles(struct daemon *d)
 {
     uv_close((uv_handle_t *)&d->term, NULL);
     uv_close((uv_handle_t *)&d->interrupt, NULL);
+    uv_close((uv_handle_t *)&d->hangup, NULL);
     uv_close((uv_handle_t *)&d->store_ready, NULL);
 }
 
@@ -53,7 +54,7 @@ static void on_intake_closed(void *context)
     mg_store_close(d->store);
     d->store = NULL;
     close_handles(d);
-    mg_log(MG_LOG_INFO, "stopped", "all is stored");
+    mg_log(MG_LOG_INFO, "stopped", "%s", d->exit_code == 0 ? "all is stored" : "it could not serve");
 }
 
 static void on_http_closed(void *context)
@@ -263,12 +264,16 @@ static void raise_descriptors(const struct daemon *d)
 
 static void start_handles(struct daemon *d)
 {
+    struct sigaction hangup;
     uv_async_init(&d->loop, &d->store_ready, on_store_ready);
     uv_signal_init(&d->loop, &d->term);
     uv_signal_init(&d->loop, &d->interrupt);
-    d->store_ready.data = d->term.data = d->interrupt.data = d;
+    uv_signal_init(&d->loop, &d->hangup);
+    d->store_ready.data = d->term.data = d->interrupt.data = d->hangup.data = d;
     uv_signal_start(&d->term, on_signal, SIGTERM);
     uv_signal_start(&d->interrupt, on_signal, SIGINT);
+    if (sigaction(SIGHUP, NULL, &hangup) != 0 || hangup.sa_handler != SIG_IGN) /* nohup ignores it */
+        uv_signal_start(&d->hangup, on_signal, SIGHUP);
 }
 
 /* Undoes a start that did not come as far as the job manager. */

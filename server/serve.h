@@ -15,7 +15,7 @@ struct mg_serve_config {
     unsigned intake_cpu_seconds;
 };
 
-/* Runs until SIGTERM or SIGINT; a second one hurries. Returns the exit code. */
+/* Runs until SIGTERM, SIGINT or SIGHUP (unless that is ignored: nohup); a second one hurries. Returns the exit code. */
 int mg_serve(const struct mg_serve_config *config);
 
 #endif

@@ -62,6 +62,11 @@ def test_usage(t):
     for option, wanted in (("--evaluations", "whole number"), ("--seconds", "number"), ("--memory-bytes", "8GiB")):
         answer = run("optimize", "zoo:mlp", option, "much")
         t.check("says what %s takes" % option, wanted in answer.stderr and option in answer.stderr, answer)
+    for option, text, wanted in (("--seconds", "0x10", "number"), ("--seconds", "1e300", "below 1e300"), ("--seconds", "nan", "number"),
+                                 ("--memory-bytes", "0x10", "8GiB"), ("--memory-bytes", "inf", "8GiB"), ("-o", "", "empty"),
+                                 ("--set", "", "empty")):
+        answer = run("optimize", "zoo:mlp", option, text)
+        t.check("%s %r is refused" % (option, text), answer.returncode == 2 and wanted in answer.stderr, answer)
     for arguments in (["--threads", "2"], ["--baselines", "dtr"]):
         answer = run("optimize", "zoo:mlp", *arguments)
         t.check("not supported: " + " ".join(arguments), answer.returncode == 4 and answer.stderr, answer)

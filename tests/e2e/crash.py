@@ -487,16 +487,17 @@ def test_validating(t):
 
 
 def test_interrupt_from_a_terminal(t):
-    """Ctrl-C and a service manager tell every process of the group, not the daemon alone."""
+    """Ctrl-C and a service manager tell every process of the group, not the daemon alone; a terminal that closes sends
+    SIGHUP."""
     daemon = Daemon("--workers", "1")
     job_id = daemon.post("/optimize", job_body(60)).json["id"]
-    for _ in range(3):
+    for how in (signal.SIGINT, signal.SIGHUP, signal.SIGINT):
         until(lambda: job(daemon, job_id)["state"] == "running" and job(daemon, job_id)["progress"]["evaluations"] > 0)
         for pid in children(daemon, "worker") + children(daemon, "intake"):
             os.kill(pid, signal.SIGINT)
         for pid in children(daemon, "intake"):
             os.kill(pid, signal.SIGTERM)
-        t.equal("stops cleanly", daemon.stop(signal.SIGINT), 0)
+        t.equal("stops cleanly", daemon.stop(how), 0)
         t.equal("nobody died of it", [line["event"] for line in daemon.log_lines()
                                       if re.search("-died|-killed", line["event"])], [])
         daemon.start()

@@ -140,6 +140,7 @@ def test_end_of_tokens(t):
     t.check("a revoked name is free again", token(daemon.data, "add", "gone", "--role", "read").returncode == 0)
     for bad in (("add", "x"), ("add", "x", "--role", "king"), ("add", "x y", "--role", "read"), ("add",), (),
                 ("add", "x", "--role", "read", "--expires", "soon"), ("add", "x", "--role", "read", "--expires", "1999-01-01"),
+                ("add", "x", "--role", "read", "--expires", "2099-02-30"),
                 ("add", "x", "--role", "read", "--expires", "99999999999d"), ("add", "n" * 60, "--role", "read")):
         t.equal("usage: %r" % (bad,), token(daemon.data, *bad).returncode, 2)
     listed = token(daemon.data, "list").stdout

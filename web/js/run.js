@@ -11,7 +11,7 @@ import {asProblem, problemCard} from "./problem.js";
 import {follow} from "./stream.js";
 import {limitWords, priceWords} from "./words.js";
 
-const STOPPED = {evaluations: "all states of the budget were evaluated", seconds: "the time was used up",
+const STOPPED = {evaluations: "all states of the budget were evaluated", seconds: "its time to search was over (a part of the budget is kept for checking and storing plans)",
     exhausted: "nothing was left to try", cancelled: "it was cancelled", deadline: "the deadline came"};
 const LOOK_AGAIN_MS = 3000;
 
