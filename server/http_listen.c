@@ -143,7 +143,9 @@ static enum mg_code resolve(const char *listen, struct addrinfo **info, struct m
     if (!split_address(listen, host, sizeof host, &port))
         return mg_fail(err, MG_ERR_INVALID, "", "--listen %s: expected HOST:PORT, [V6]:PORT or unix:PATH", listen);
     int status = getaddrinfo(host, port, &hints, info);
-    return status == 0 ? MG_OK : mg_fail(err, MG_ERR_INVALID, "", "--listen %s: %s", listen, gai_strerror(status));
+    if (status == 0 && *info)
+        return MG_OK;
+    return mg_fail(err, MG_ERR_INVALID, "", "--listen %s: %s", listen, gai_strerror(status));
 }
 
 enum mg_code mg_http_check_listen(const char *listen, struct mg_error *err)
@@ -161,7 +163,7 @@ int mg_listen_open(struct mg_http *http, struct mg_error *err)
     struct addrinfo *info = NULL;
     if (strncmp(http->listen, "unix:", 5) == 0)
         return listen_unix(http, http->listen + 5, err);
-    if (resolve(http->listen, &info, err) != MG_OK)
+    if (resolve(http->listen, &info, err) != MG_OK || !info)
         return -1;
     int fd = listen_inet(http, info, err);
     freeaddrinfo(info);
