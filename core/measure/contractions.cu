@@ -103,9 +103,6 @@ KERNEL(k2)
 /* ---- recurrent layers: a block for each sample, a thread for each unit; UNITS of state, GATES a unit ---- */
 #ifdef F_RECURRENT
 __device__ num sigmoid_of(num x) { return 1 / (1 + EXP(-x)); }
-/* The state before step s, as t follows it. */
-#define STATE(j) (s == 0 ? START_STATE(n * UNITS + (j)) : R0((before * SAMPLES + n) * UNITS + (j)))
-#define UNPACK const long long t = REVERSE ? STEPS - 1 - s : s, before = REVERSE ? t + 1 : t - 1
 __device__ num input_of(PARAMS, long long t, long long n, long long gate)
 {
     num sum = BIAS(gate);
@@ -113,67 +110,80 @@ __device__ num input_of(PARAMS, long long t, long long n, long long gate)
         sum += IN0((t * SAMPLES + n) * INPUTS + i) * IN1(gate * INPUTS + i);
     return sum;
 }
-#ifdef IS_GRU
-__shared__ num updating[UNITS], resetting[UNITS];
+/* Between steps the state is not rounded to the operands' dtype: later steps would multiply the error. */
+__shared__ num state[UNITS], fresh[UNITS];
+#ifdef IS_LSTM
+__shared__ num memory[UNITS];
 #endif
+#ifdef IS_GRU
+__shared__ num resetting[UNITS];
+#endif
+/* Of all units' states, in what the row of IN2 makes of them. */
+__device__ num state_of(PARAMS, long long row)
+{
+    num sum = BIAS(GATES * UNITS + row);
+    for (long long j = 0; j < UNITS; j++)
+        sum += state[j] * IN2(row * UNITS + j);
+    return sum;
+}
+__device__ num gate_of(PARAMS, long long t, long long n, long long gate)
+{
+    return input_of(ARGUMENTS, t, n, gate) + state_of(ARGUMENTS, gate);
+}
 KERNEL(k0)
 {
     EACH_ROW(n, SAMPLES) {
+        OVER(u, UNITS) {
+            state[u] = START_STATE(n * UNITS + u);
 #ifdef IS_LSTM
-        OVER(u, UNITS)
-            OUT2(n * UNITS + u, START_MEMORY(n * UNITS + u));
+            memory[u] = START_MEMORY(n * UNITS + u);
 #endif
+        }
+        __syncthreads();
         for (long long s = 0; s < STEPS; s++) {
-            UNPACK;
+            const long long t = REVERSE ? STEPS - 1 - s : s;
 #ifdef IS_LSTM
             OVER(u, UNITS) {
-                num gate[4];
-                for (int g = 0; g < 4; g++) {
-                    gate[g] = input_of(ARGUMENTS, t, n, g * UNITS + u) + BIAS((4 + g) * UNITS + u);
-                    for (long long j = 0; j < UNITS; j++)
-                        gate[g] += STATE(j) * IN2((g * UNITS + u) * UNITS + j);
-                }
-                num memory = R2(n * UNITS + u);
-                const num input = sigmoid_of(gate[0] + HOLE(u) * memory);
-                const num forget = sigmoid_of(gate[2] + HOLE(2 * UNITS + u) * memory);
-                memory = forget * memory + input * TANH(gate[3]);
-                OUT2(n * UNITS + u, memory);
-                OUT0((t * SAMPLES + n) * UNITS + u, sigmoid_of(gate[1] + HOLE(UNITS + u) * memory) * TANH(memory));
+                const num input = sigmoid_of(gate_of(ARGUMENTS, t, n, u) + HOLE(u) * memory[u]);
+                const num forget = sigmoid_of(gate_of(ARGUMENTS, t, n, 2 * UNITS + u) + HOLE(2 * UNITS + u) * memory[u]);
+                memory[u] = forget * memory[u] + input * TANH(gate_of(ARGUMENTS, t, n, 3 * UNITS + u));
+                const num output = sigmoid_of(gate_of(ARGUMENTS, t, n, UNITS + u) + HOLE(UNITS + u) * memory[u]);
+                fresh[u] = output * TANH(memory[u]);
             }
 #endif
 #ifdef IS_GRU
             OVER(u, UNITS) {
-                num gate[2];
-                for (int g = 0; g < 2; g++) {
-                    gate[g] = input_of(ARGUMENTS, t, n, g * UNITS + u) + BIAS((3 + g) * UNITS + u);
-                    for (long long j = 0; j < UNITS; j++)
-                        gate[g] += STATE(j) * IN2((g * UNITS + u) * UNITS + j);
-                }
-                updating[u] = sigmoid_of(gate[0]);
-                resetting[u] = sigmoid_of(gate[1]);
+                fresh[u] = sigmoid_of(gate_of(ARGUMENTS, t, n, u)); /* how much of the state is kept */
+                resetting[u] = sigmoid_of(gate_of(ARGUMENTS, t, n, UNITS + u));
             }
             __syncthreads();
             OVER(u, UNITS) {
                 num sum = BIAS(5 * UNITS + u);
                 for (long long j = 0; j < UNITS; j++)
-                    sum += STATE(j) * (RESETS_LAST ? (num)1 : resetting[j]) * IN2((2 * UNITS + u) * UNITS + j);
+                    sum += state[j] * (RESETS_LAST ? (num)1 : resetting[j]) * IN2((2 * UNITS + u) * UNITS + j);
                 sum = TANH(input_of(ARGUMENTS, t, n, 2 * UNITS + u) + (RESETS_LAST ? resetting[u] : (num)1) * sum);
-                OUT0((t * SAMPLES + n) * UNITS + u, (1 - updating[u]) * sum + updating[u] * STATE(u));
+                fresh[u] = (1 - fresh[u]) * sum + fresh[u] * state[u];
             }
 #endif
 #ifdef IS_RNN
             OVER(u, UNITS) {
-                num sum = input_of(ARGUMENTS, t, n, u) + BIAS(UNITS + u);
-                for (long long j = 0; j < UNITS; j++)
-                    sum += STATE(j) * IN2(u * UNITS + j);
-                OUT0((t * SAMPLES + n) * UNITS + u, IS_RELU ? larger(sum, 0) : TANH(sum));
+                const num sum = gate_of(ARGUMENTS, t, n, u);
+                fresh[u] = IS_RELU ? larger(sum, 0) : TANH(sum);
             }
 #endif
             __syncthreads();
+            OVER(u, UNITS) {
+                state[u] = fresh[u];
+                OUT0((t * SAMPLES + n) * UNITS + u, fresh[u]);
+            }
+            __syncthreads();
         }
-        OVER(u, UNITS)
-            OUT1(n * UNITS + u, STEPS ? R0(((REVERSE ? 0 : STEPS - 1) * SAMPLES + n) * UNITS + u)
-                                      : START_STATE(n * UNITS + u));
+        OVER(u, UNITS) {
+            OUT1(n * UNITS + u, state[u]);
+#ifdef IS_LSTM
+            OUT2(n * UNITS + u, memory[u]);
+#endif
+        }
     }
 }
 #endif

@@ -117,7 +117,7 @@ bool mg_cuda_write_attention_grad(struct family *f)
 
 /* ---- recurrent layers ---- */
 
-enum { MOST_UNITS = 2048 }; /* of a gru: what a block shares holds two numbers for each */
+enum { MOST_UNITS = 2048 }; /* what a block shares holds three numbers for each */
 
 static void define_optional(struct family *f, const char *name, uint32_t operand)
 {
@@ -140,6 +140,7 @@ bool mg_cuda_write_recurrent(struct family *f)
     define(f, "SAMPLES", x->dim[1]);
     define(f, "INPUTS", x->dim[2]);
     define(f, "UNITS", units);
+    define(f, "GATES", type == MG_OP_LSTM ? 4 : type == MG_OP_GRU ? 3 : 1);
     define(f, "REVERSE", integer(f, MG_ATTR_REVERSE));
     define(f, "RESETS_LAST", integer(f, MG_ATTR_LINEAR_BEFORE_RESET));
     define(f, "IS_RELU", type == MG_OP_RNN && mg_prepared_text_is(f->p, MG_ATTR_ACTIVATION, "relu"));
