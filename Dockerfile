@@ -18,7 +18,7 @@ RUN make CC=gcc && make install DESTDIR=/out PREFIX=/usr
 
 FROM debian:12-slim
 RUN apt-get update \
-    && apt-get install -y --no-install-recommends libmicrohttpd12 libjansson4 libsqlite3-0 libuv1 zlib1g \
+    && apt-get install -y --no-install-recommends libmicrohttpd12 libjansson4 libsqlite3-0 libuv1 zlib1g libdnnl2 \
     && rm -rf /var/lib/apt/lists/* \
     && groupadd --system --gid 10001 magisd \
     && useradd --system --uid 10001 --gid magisd --home-dir /data --shell /usr/sbin/nologin magisd \

@@ -125,43 +125,109 @@ static bool write_missing(const struct timings *t, FILE *out, const char *key, c
     return true;
 }
 
-/* A profile stands for the devices that it is for; any other name is that of a device. */
-static bool write_missing_of(const struct timings *t, FILE *out, const char *device)
+static void add_name(json_t *names, const char *prefix, const json_t *name)
 {
-    struct mg_answer_http answer;
-    size_t i, k;
-    json_t *entry, *name;
-    bool good = true, profile = false;
-    if (strncmp(device, "class:", 6) == 0)
-        return write_missing(t, out, "class", device + 6);
-    if (!call(t, "GET", "/devices", NULL, 0, &answer))
-        return false;
-    json_t *root = json_loads(answer.body, 0, NULL);
-    json_array_foreach(json_object_get(root, "devices"), i, entry)
+    size_t i;
+    json_t *known, *added = json_is_string(name) ? json_sprintf("%s%s", prefix, json_string_value(name)) : NULL;
+    json_array_foreach(names, i, known)
     {
-        const char *called = json_string_value(json_object_get(entry, "name"));
-        if (!called || strcmp(called, device) != 0)
-            continue;
-        json_array_foreach(json_object_get(json_object_get(entry, "profile"), "gpu_names"), k, name)
-        {
-            if (!json_is_string(name))
-                continue;
-            profile = true;
-            good = good && write_missing(t, out, "model", json_string_value(name));
+        if (added && json_equal(known, added)) {
+            json_decref(added);
+            added = NULL;
         }
     }
-    json_decref(root);
+    if (added)
+        json_array_append_new(names, added);
+}
+
+/* What `device` stands for: a profile for the cards that it lists, any other name that is known for itself. All known
+ * names are added to `names`. */
+static json_t *find_devices(const json_t *root, const char *device, json_t *names)
+{
+    size_t i, k;
+    json_t *entry, *card, *found = json_array();
+    json_array_foreach(json_object_get(root, "devices"), i, entry)
+    {
+        const json_t *name = json_object_get(entry, "name");
+        bool wanted = json_is_string(name) && strcmp(json_string_value(name), device) == 0;
+        add_name(names, "", name);
+        json_array_foreach(json_object_get(json_object_get(entry, "profile"), "gpu_names"), k, card)
+        {
+            add_name(names, "", card);
+            if (wanted)
+                add_name(found, "", card);
+        }
+    }
+    json_array_foreach(json_object_get(root, "classes"), i, entry)
+    {
+        add_name(names, "", json_object_get(entry, "device"));
+        add_name(names, "class:", json_object_get(entry, "id"));
+    }
+    json_array_foreach(names, i, entry)
+    {
+        if (json_array_size(found) == 0 && strcmp(json_string_value(entry), device) == 0)
+            json_array_append(found, entry);
+    }
+    return found;
+}
+
+static void complain_device(const char *device, const json_t *names)
+{
+    size_t i;
+    json_t *name;
+    fprintf(stderr, "magisd timings: no device \"%.200s\" is known; there are ", device);
+    json_array_foreach(names, i, name) fprintf(stderr, "%s\"%s\"", i ? ", " : "", json_string_value(name));
+    fprintf(stderr, "\n");
+}
+
+/* NULL after having said why, with *code. */
+static json_t *devices_of(const struct timings *t, const char *device, int *code)
+{
+    struct mg_answer_http answer;
+    *code = MG_EXIT_FAILED;
+    if (!call(t, "GET", "/devices", NULL, 0, &answer))
+        return NULL;
+    json_t *root = json_loads(answer.body, 0, NULL), *names = json_array(), *found = find_devices(root, device, names);
     free(answer.body);
-    return profile ? good : write_missing(t, out, "model", device);
+    if (json_array_size(found) == 0) {
+        complain_device(device, names);
+        json_decref(found);
+        found = NULL;
+        *code = MG_EXIT_USAGE;
+    }
+    json_decref(names);
+    json_decref(root);
+    return found;
+}
+
+static bool write_missing_of(const struct timings *t, FILE *out, const json_t *devices)
+{
+    size_t i;
+    json_t *device;
+    bool good = true;
+    if (!devices)
+        return write_missing(t, out, NULL, NULL);
+    json_array_foreach(devices, i, device)
+    {
+        const char *name = json_string_value(device);
+        bool class = strncmp(name, "class:", 6) == 0;
+        good = good && write_missing(t, out, class ? "class" : "model", name + (class ? 6 : 0));
+    }
+    return good;
 }
 
 static int missing(const struct timings *t)
 {
-    FILE *out = open_output(t);
     const char *device = t->options->value[MG_OPTION_TIMINGS_DEVICE];
+    int code;
+    json_t *devices = device ? devices_of(t, device, &code) : NULL;
+    if (device && !devices)
+        return code;
+    FILE *out = open_output(t);
+    bool good = out && write_missing_of(t, out, devices);
+    json_decref(devices);
     if (!out)
         return MG_EXIT_FAILED;
-    bool good = device ? write_missing_of(t, out, device) : write_missing(t, out, NULL, NULL);
     return close_output(t, out) == MG_EXIT_DONE && good ? MG_EXIT_DONE : MG_EXIT_FAILED;
 }
 

@@ -102,12 +102,26 @@ check_cppcheck() {
             -I. -Icore -D_GNU_SOURCE --file-list=-
 }
 
+# The last stage of the container has the packages of all that the program is linked with or opens.
+check_container() {
+    local library package bad=0 stage opened
+    [ "$(. /etc/os-release && echo "$ID$VERSION_ID")" = debian12 ] && [ -f build/magisd ] || return 0
+    stage=$(tac Dockerfile | sed '/^FROM/q')
+    opened=$(sed -nE 's/.*dlopen\("(libdnnl[^"]*)".*/\1/p' core/measure/onednn.c)
+    for library in ${opened:-nothing-opens-oneDNN} $(objdump -p build/magisd | sed -nE 's/^ *NEEDED +//p'); do
+        package=$(dpkg -S "*/$library" 2>/dev/null | grep -v /lib32/ | sed -nE '1s/:.*//p')
+        [ "$package" = libc6 ] || grep -qw -- "${package:-$library}" <<<"$stage" || { echo "$library: Dockerfile lacks ${package:-its package}"; bad=1; }
+    done
+    return $bad
+}
+
 need clang-format && step 'formatting' check_format
 step 'each header alone' check_headers
 step 'the interface of the core' check_interface
 step 'core files stand on their own includes' check_includes
 step 'symbols of the core' check_symbols
 step 'names of problems' check_problems
+step 'libraries of the container' check_container
 need cppcheck && step 'cppcheck' check_cppcheck
 need clang-tidy && step 'clang-tidy' check_tidy
 [ $status = 0 ] && echo 'lint: clean'

@@ -152,8 +152,16 @@ def test_command_line(t):
     t.check("stats", "model:rtx3090" in timings("stats").stdout)
     want = timings("missing")
     t.check("missing", want.returncode == 0 and all("signature" in json.loads(x) for x in want.stdout.splitlines()), want)
-    other = timings("missing", "--device", "nothing & such")
+    other = timings("missing", "--device", "NVIDIA H200")
     t.check("missing of another device", other.returncode == 0 and other.stdout == "", other)
+    known = daemon.get("/devices").json["classes"][0]["id"]
+    t.equal("missing of a class", timings("missing", "--device", "class:" + known).returncode, 0)
+    kept = os.path.join(daemon.home, "kept.ndjson")
+    open(kept, "w").write("kept\n")
+    for unknown in ("nothing & such", "class:0123456789abcdef"):
+        other = timings("missing", "--device", unknown, "-o", kept)
+        t.check("no such device: " + unknown, other.returncode == 2 and unknown in other.stderr and "rtx3090" in other.stderr and
+                "NVIDIA H200" in other.stderr and "class:" + known in other.stderr and open(kept).read() == "kept\n", other)
     t.equal("usage", timings("sing").returncode, 2)
     other = subprocess.run([MAGISD, "timings", "list", "--server", "http://127.0.0.1:1"], capture_output=True, text=True)
     t.check("nobody there", other.returncode == 1 and "cannot be reached" in other.stderr, other)
