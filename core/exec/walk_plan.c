@@ -21,6 +21,15 @@ static void index_members(struct mg_runner *run)
     }
 }
 
+static void index_accs(struct mg_runner *run)
+{
+    run->acc = MG_NEW_ARRAY(run->arena, uint32_t, run->plan->instance_count);
+    memset(run->acc, 0xff, run->plan->instance_count * sizeof *run->acc);
+    for (uint32_t s = 0; s < run->plan->step_count; s++)
+        if (run->plan->steps[s].kind == MG_STEP_ACC)
+            run->acc[mg_run_in(run, &run->plan->steps[s], 0)] = s;
+}
+
 /* Operators that a rewrite adds are not in the original; none of them is random. */
 static void find_origins(struct mg_runner *run)
 {
@@ -137,6 +146,7 @@ enum mg_code mg_exec_walk(const struct mg_graph *original, const struct mg_plan 
     run.holdings = MG_NEW_ARRAY(arena, struct mg_holding, plan->instance_count);
     run.host = MG_NEW_ARRAY(arena, struct mg_run_copy, g->value_count);
     index_members(&run);
+    index_accs(&run);
     find_origins(&run);
     enum mg_code code = place_given(&run);
     if (!code)

@@ -36,6 +36,7 @@ struct mg_runner {
     struct mg_arena *arena;
     struct mg_holding *holdings; /* by instance */
     struct mg_run_copy *host;    /* by value */
+    uint32_t *acc;               /* by instance: the acc step that combines it, or MG_NONE */
     const uint32_t **member;     /* [region][op]: index into region->ops, or MG_NONE */
     struct mg_open_region open[MG_RUN_DEPTH];
     uint32_t depth;

@@ -77,6 +77,65 @@ static enum mg_code find_operands(struct mg_runner *run, const struct mg_step *s
     return MG_OK;
 }
 
+/* Is this part the first of every region from `outer` inwards in whose axis the value is summed (R6)?
+ * Also finds the combiner. */
+static bool first_to_accumulate(const struct mg_runner *run, mg_value value, uint32_t outer, enum mg_combiner *combiner)
+{
+    mg_op op = run->g->values[value].producer;
+    uint32_t slot = run->g->values[value].slot, axis_count;
+    const struct mg_axis *axes = mg_op_axes(run->g, op, &axis_count);
+    bool first = true;
+    *combiner = MG_COMBINE_NONE;
+    for (uint32_t i = outer; i < run->depth; i++) {
+        uint32_t at = run->member[run->open[i].region][op];
+        if (at == MG_NONE)
+            continue;
+        const struct mg_axis *axis = &axes[run->plan->regions[run->open[i].region].ops[at].axis];
+        if (axis->out[slot].dim >= 0)
+            continue;
+        *combiner = axis->combiner;
+        first = first && run->open[i].part == 0;
+    }
+    return first;
+}
+
+/* How many regions were open around the begin that allocated the instance. */
+static uint32_t depth_of_buffer(const struct mg_runner *run, uint32_t instance)
+{
+    uint32_t region = run->plan->steps[run->plan->instances[instance].made_by].op;
+    for (uint32_t i = 0; i < run->depth; i++)
+        if (run->open[i].region == region)
+            return i;
+    return run->depth;
+}
+
+/* Is part 0 of the instance's value, in all regions that are open, dense within the buffer? */
+static bool is_dense_part(struct mg_runner *run, uint32_t buffer)
+{
+    const struct mg_instance *info = &run->plan->instances[buffer];
+    struct mg_open_region open[MG_RUN_DEPTH];
+    struct mg_run_box box;
+    memcpy(open, run->open, sizeof open);
+    for (uint32_t i = 0; i < run->depth; i++)
+        run->open[i].part = 0;
+    mg_run_box_of(run, run->g->values[info->value].producer, true, run->g->values[info->value].slot, run->depth, &box);
+    memcpy(run->open, open, sizeof open);
+    return mg_layout_contiguous(&box.shape, info->stride);
+}
+
+/* The instance in whose storage a result is written: its own, or, by the first part of what is summed up, the buffer
+ * (R6). */
+static uint32_t written_instance(struct mg_runner *run, uint32_t instance)
+{
+    enum mg_combiner ignored;
+    if (run->acc[instance] == MG_NONE)
+        return instance;
+    uint32_t into = mg_run_in(run, &run->plan->steps[run->acc[instance]], 1);
+    bool first = made_at_begin(run, into) &&
+                 first_to_accumulate(run, run->plan->instances[into].value, depth_of_buffer(run, into), &ignored);
+    return first && is_dense_part(run, into) ? into : instance;
+}
+
 static enum mg_code find_results(struct mg_runner *run, const struct mg_step *step, struct mg_located *out)
 {
     for (uint32_t i = 0; i < step->out_count; i++) {
@@ -84,7 +143,7 @@ static enum mg_code find_results(struct mg_runner *run, const struct mg_step *st
         mg_run_box_of(run, step->op, true, i, run->depth, &box);
         enum mg_code code = prepare_result(run, step, i, &box);
         if (!code)
-            code = mg_run_find_written(run, mg_run_out(run, step, i), &box, &out[i]);
+            code = mg_run_find_written(run, written_instance(run, mg_run_out(run, step, i)), &box, &out[i]);
         if (code)
             return code;
     }
@@ -271,38 +330,6 @@ static enum mg_op_type operator_of(enum mg_combiner combiner)
     return MG_OP_COUNT;
 }
 
-/* Is this part the first of every region from `outer` inwards in whose axis the value is summed (R6)?
- * Also finds the combiner. */
-static bool first_to_accumulate(const struct mg_runner *run, mg_value value, uint32_t outer, enum mg_combiner *combiner)
-{
-    mg_op op = run->g->values[value].producer;
-    uint32_t slot = run->g->values[value].slot, axis_count;
-    const struct mg_axis *axes = mg_op_axes(run->g, op, &axis_count);
-    bool first = true;
-    *combiner = MG_COMBINE_NONE;
-    for (uint32_t i = outer; i < run->depth; i++) {
-        uint32_t at = run->member[run->open[i].region][op];
-        if (at == MG_NONE)
-            continue;
-        const struct mg_axis *axis = &axes[run->plan->regions[run->open[i].region].ops[at].axis];
-        if (axis->out[slot].dim >= 0)
-            continue;
-        *combiner = axis->combiner;
-        first = first && run->open[i].part == 0;
-    }
-    return first;
-}
-
-/* How many regions were open around the begin that allocated the instance. */
-static uint32_t depth_of_buffer(const struct mg_runner *run, uint32_t instance)
-{
-    uint32_t region = run->plan->steps[run->plan->instances[instance].made_by].op;
-    for (uint32_t i = 0; i < run->depth; i++)
-        if (run->open[i].region == region)
-            return i;
-    return run->depth;
-}
-
 static enum mg_code do_acc(struct mg_runner *run, const struct mg_step *step)
 {
     uint32_t into = mg_run_in(run, step, 1);
@@ -314,6 +341,8 @@ static enum mg_code do_acc(struct mg_runner *run, const struct mg_step *step)
     if (code)
         return code;
     operands[1] = from;
+    if (written_instance(run, mg_run_in(run, step, 0)) == into)
+        return MG_OK;
     if (first_to_accumulate(run, run->plan->instances[into].value, depth_of_buffer(run, into), &combiner))
         return act_simple(run, MG_OP_COPY, &from, &operands[0]);
     enum mg_op_type type = operator_of(combiner);

@@ -72,9 +72,10 @@ static void make_simple(struct simple *s, enum mg_op_type type, enum mg_dtype dt
                                 .out_dtype = s->dtype + 2};
 }
 
-static void make_product(struct simple *s, enum mg_dtype dtype, int64_t size)
+static void make_product(struct simple *s, enum mg_dtype dtype, enum mg_math math, int64_t size)
 {
     make_simple(s, MG_OP_MATMUL, dtype, &(struct mg_shape){2, {size, size}});
+    s->op.math = math;
     s->attrs[0] = (struct mg_attr){.key = MG_ATTR_TRANS_A, .type = MG_ATTR_TYPE_INT};
     s->attrs[1] = (struct mg_attr){.key = MG_ATTR_TRANS_B, .type = MG_ATTR_TYPE_INT};
     s->attrs[2] = (struct mg_attr){.key = MG_ATTR_ALPHA, .type = MG_ATTR_TYPE_FLOAT, .f = 1};
@@ -126,7 +127,7 @@ enum mg_code mg_engine_canary(struct mg_engine *engine, double *seconds, struct 
     static const struct mg_time_policy policy = {.warm_up = 2, .repeats = 7};
     struct simple s;
     struct mg_timing timing;
-    make_product(&s, MG_DTYPE_F32, 384);
+    make_product(&s, MG_DTYPE_F32, MG_MATH_F32, 384);
     enum mg_code code = mg_engine_time_op(engine, &s.op, NULL, NULL, &policy, &timing, err);
     *seconds = timing.median_s;
     return code;
@@ -135,24 +136,8 @@ enum mg_code mg_engine_canary(struct mg_engine *engine, double *seconds, struct 
 /* ---- the profile ---- */
 
 static const struct mg_time_policy calm = {.warm_up = 2, .repeats = 9, .seconds = 3};
-/* The share of the peak that the model grants its best tile, and of the bandwidth. */
-static const double tile_share = 0.90, bandwidth_share = 0.85;
-
-/* FLOP/s of a large product, 0 where the dtype has no kernel. */
-static enum mg_code fit_peak(struct mg_engine *engine, enum mg_dtype dtype, int64_t size, double *out,
-                             struct mg_error *err)
-{
-    struct simple s;
-    struct mg_timing timing;
-    make_product(&s, dtype, size);
-    enum mg_code code = mg_engine_time_op(engine, &s.op, NULL, NULL, &calm, &timing, err);
-    *out = 0;
-    if (code == MG_ERR_UNSUPPORTED)
-        return MG_OK;
-    if (code == MG_OK && timing.median_s > 0)
-        *out = 2 * (double)size * (double)size * (double)size / timing.median_s / tile_share;
-    return code;
-}
+/* The share of the bandwidth that the model grants. */
+static const double bandwidth_share = 0.85;
 
 static enum mg_code time_sum(struct mg_engine *engine, int64_t elements, double *out, struct mg_error *err)
 {
@@ -164,31 +149,40 @@ static enum mg_code time_sum(struct mg_engine *engine, int64_t elements, double 
     return code;
 }
 
+/* Seconds of one copy, waited for. */
+static enum mg_code run_copy(struct mg_engine *engine, enum mg_stream stream, void *host, void *device, uint64_t bytes,
+                             double *seconds, struct mg_error *err)
+{
+    bool store = stream == MG_STREAM_STORE;
+    double begin = mg_engine_clock(engine);
+    enum mg_code code = mg_engine_copy(engine, stream, store ? host : device, store ? device : host, bytes, err);
+    if (code == MG_OK)
+        code = mg_engine_wait(engine, err);
+    *seconds = mg_engine_clock(engine) - begin;
+    return code;
+}
+
 static enum mg_code time_copy(struct mg_engine *engine, enum mg_stream stream, uint64_t bytes, double *out,
                               struct mg_error *err)
 {
-    enum { REPEATS = 9 };
-    double samples[REPEATS];
-    struct mg_timing timing;
+    enum { WARM_UP = 2, REPEATS = 9 };
+    double samples[REPEATS], ignored;
+    struct mg_timing timing = {0};
     void *host = NULL, *device = NULL;
+    if (mg_engine_knows_copy(engine, stream, bytes, out))
+        return MG_OK;
     enum mg_code code = mg_engine_alloc(engine, MG_PLACE_HOST, bytes, &host, err);
     if (code == MG_OK)
         code = mg_engine_alloc(engine, MG_PLACE_DEVICE, bytes, &device, err);
     if (code == MG_OK)
         memset(host, 0, bytes);
-    bool store = stream == MG_STREAM_STORE;
-    for (int i = -2; i < REPEATS && code == MG_OK; i++) {
-        double begin = mg_engine_clock(engine);
-        code = mg_engine_copy(engine, stream, store ? host : device, store ? device : host, bytes, err);
-        if (code == MG_OK)
-            code = mg_engine_wait(engine, err);
-        samples[i < 0 ? 0 : i] = mg_engine_clock(engine) - begin;
-    }
+    for (int i = 0; i < WARM_UP + REPEATS && code == MG_OK; i++)
+        code = run_copy(engine, stream, host, device, bytes, i < WARM_UP ? &ignored : &samples[i - WARM_UP], err);
     mg_engine_free(engine, MG_PLACE_DEVICE, device);
     mg_engine_free(engine, MG_PLACE_HOST, host);
     if (code == MG_OK)
         mg_timing_of(samples, REPEATS, &timing);
-    *out = code == MG_OK ? timing.median_s : 0;
+    *out = timing.median_s;
     return code;
 }
 
@@ -222,38 +216,73 @@ static void describe(const struct mg_engine *engine, struct mg_device *out)
     out->reserve_bytes = cpu ? 0 : 805306368;
 }
 
+/* Launch and bandwidth through a tiny sum and a large one, whose weights are what the model makes of one byte a second.
+ */
+static enum mg_code fit_memory(struct mg_engine *engine, struct mg_device *out, struct mg_error *err)
+{
+    const int64_t tiny = 1, large = 32 << 20;
+    struct mg_device unit = *out;
+    double a, b;
+    unit.mem_bw = 1;
+    enum mg_code code = time_sum(engine, tiny, &a, err);
+    if (code == MG_OK)
+        code = time_sum(engine, large, &b, err);
+    if (code != MG_OK)
+        return code;
+    out->launch_s = a;
+    out->mem_bw = mg_device_acc_latency(&unit, (uint64_t)large, 4 * (uint64_t)large) / fmax(b - a, 1e-9);
+    return MG_OK;
+}
+
+/* The peak by which the model gives a large product the time that it takes: where computing is what takes it, time goes
+ * with its inverse, and a second step mends what else there is. 0 where there is no such product. */
+static enum mg_code fit_peak(struct mg_engine *engine, const struct mg_device *device, enum mg_dtype dtype,
+                             enum mg_math math, double *out, struct mg_error *err)
+{
+    struct simple s;
+    struct mg_timing timing;
+    struct mg_device guess = *device;
+    double size = device->sm_count > 8 ? 8192 : 1024, peak;
+    make_product(&s, dtype, math, (int64_t)size);
+    enum mg_code code = mg_engine_time_op(engine, &s.op, NULL, NULL, &calm, &timing, err);
+    *out = 0;
+    if (code != MG_OK || timing.median_s <= 0)
+        return code == MG_ERR_UNSUPPORTED ? MG_OK : code;
+    double seconds = fmax(timing.median_s - device->launch_s, timing.median_s / 2);
+    peak = 2 * size * size * size / seconds;
+    for (int step = 0; step < 2; step++) {
+        guess.peak_flops_f32 = guess.peak_flops_tf32 = guess.peak_flops_bf16 = guess.peak_flops_f16 = peak;
+        peak *= (mg_device_latency(&guess, &s.op) - device->launch_s) / seconds;
+    }
+    *out = peak;
+    return MG_OK;
+}
+
+/* A peak that is not there stays out of the profile. The processor computes f32 in one way. */
 static enum mg_code fit_peaks(struct mg_engine *engine, struct mg_device *out, struct mg_error *err)
 {
-    int64_t size = out->sm_count > 8 ? 8192 : 1024;
-    enum mg_code code = fit_peak(engine, MG_DTYPE_F32, size, &out->peak_flops_f32, err);
+    bool cpu = strcmp(mg_engine_properties(engine)->backend, "cpu") == 0;
+    enum mg_code code = fit_peak(engine, out, MG_DTYPE_F32, MG_MATH_F32, &out->peak_flops_f32, err);
+    if (code == MG_OK && !cpu)
+        code = fit_peak(engine, out, MG_DTYPE_F32, MG_MATH_TF32, &out->peak_flops_tf32, err);
     if (code == MG_OK)
-        code = fit_peak(engine, MG_DTYPE_BF16, size, &out->peak_flops_bf16, err);
+        code = fit_peak(engine, out, MG_DTYPE_BF16, MG_MATH_F32, &out->peak_flops_bf16, err);
     if (code == MG_OK)
-        code = fit_peak(engine, MG_DTYPE_F16, size, &out->peak_flops_f16, err);
-    out->peak_flops_tf32 = out->peak_flops_f32;
-    if (out->peak_flops_bf16 == 0)
-        out->peak_flops_bf16 = out->peak_flops_f32;
-    if (out->peak_flops_f16 == 0)
-        out->peak_flops_f16 = out->peak_flops_bf16;
+        code = fit_peak(engine, out, MG_DTYPE_F16, MG_MATH_F32, &out->peak_flops_f16, err);
     return code;
 }
 
 enum mg_code mg_engine_calibrate(struct mg_engine *engine, struct mg_device *out, struct mg_error *err)
 {
-    int64_t large = 32 << 20;
-    double sum = 0, tiny = 0, back = 0;
+    double back = 0;
     describe(engine, out);
-    enum mg_code code = fit_peaks(engine, out, err);
+    enum mg_code code = fit_memory(engine, out, err);
     if (code == MG_OK)
-        code = time_sum(engine, 16, &tiny, err);
-    if (code == MG_OK)
-        code = time_sum(engine, large, &sum, err);
+        code = fit_peaks(engine, out, err);
     if (code == MG_OK)
         code = fit_link(engine, MG_STREAM_STORE, &back, &out->link_bw_d2h, err);
     if (code == MG_OK)
         code = fit_link(engine, MG_STREAM_LOAD, &out->link_latency_s, &out->link_bw_h2d, err);
-    out->launch_s = tiny;
-    out->mem_bw = 3 * 4 * (double)large / fmax(sum - tiny, 1e-9) / bandwidth_share;
     out->link_latency_s = fmax(out->link_latency_s, back);
     return code;
 }

@@ -255,6 +255,13 @@ enum mg_code mg_engine_copy(struct mg_engine *engine, enum mg_stream stream, voi
     return bytes ? engine->backend->copy(engine, stream, to, from, bytes, err) : MG_OK;
 }
 
+bool mg_engine_knows_copy(const struct mg_engine *engine, enum mg_stream stream, uint64_t bytes, double *seconds)
+{
+    bool known = engine->backend->copy_seconds != NULL;
+    *seconds = known ? engine->backend->copy_seconds(engine, stream, bytes) : 0;
+    return known;
+}
+
 enum mg_code mg_engine_mark(struct mg_engine *engine, enum mg_stream stream, uint32_t mark, struct mg_error *err)
 {
     return engine->backend->mark ? engine->backend->mark(engine, stream, mark, err) : MG_OK;

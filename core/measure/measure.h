@@ -102,6 +102,8 @@ void mg_engine_free(struct mg_engine *engine, enum mg_place place, void *memory)
 /* Between host and device, queued on the stream; direction by the stream (compute: device to device). */
 enum mg_code mg_engine_copy(struct mg_engine *engine, enum mg_stream stream, void *to, const void *from, uint64_t bytes,
                             struct mg_error *err) MG_WARN_UNUSED;
+/* True where the engine says how long such a copy takes (the model's do); else it is to be made and timed. */
+bool mg_engine_knows_copy(const struct mg_engine *engine, enum mg_stream stream, uint64_t bytes, double *seconds);
 /* Sets the mark (a small number) behind all that is queued on the stream so far. */
 enum mg_code mg_engine_mark(struct mg_engine *engine, enum mg_stream stream, uint32_t mark,
                             struct mg_error *err) MG_WARN_UNUSED;

@@ -34,10 +34,14 @@ struct mg_backend {
     void (*free)(struct mg_engine *engine, enum mg_place place, void *memory);
     enum mg_code (*copy)(struct mg_engine *engine, enum mg_stream stream, void *to, const void *from, uint64_t bytes,
                          struct mg_error *err);
+    /* Seconds of a copy that need not be made; where NULL: it is timed. */
+    double (*copy_seconds)(const struct mg_engine *engine, enum mg_stream stream, uint64_t bytes);
     enum mg_code (*mark)(struct mg_engine *engine, enum mg_stream stream, uint32_t mark, struct mg_error *err);
     enum mg_code (*await)(struct mg_engine *engine, enum mg_stream stream, uint32_t mark, struct mg_error *err);
     enum mg_code (*wait)(struct mg_engine *engine, struct mg_error *err);
     uint64_t (*free_memory)(struct mg_engine *engine); /* of the device, bytes; 0: unknown */
+    /* How the device runs just now; what it does not tell is left as it is. */
+    void (*state)(struct mg_engine *engine, double *clock_mhz, bool *throttled);
     bool (*is_busy)(struct mg_engine *engine, double idle_s, char *why, size_t room); /* NULL: never */
 };
 struct mg_allocation {

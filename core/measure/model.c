@@ -49,6 +49,12 @@ static enum mg_code model_time(struct mg_prepared *prepared, const void *const *
     return MG_OK;
 }
 
+static double model_copy_seconds(const struct mg_engine *engine, enum mg_stream stream, uint64_t bytes)
+{
+    return stream == MG_STREAM_STORE ? mg_device_store_latency(engine->detail, bytes)
+                                     : mg_device_load_latency(engine->detail, bytes);
+}
+
 const struct mg_backend mg_backend_model = {
     .name = "model",
     .only_times = true,
@@ -59,4 +65,5 @@ const struct mg_backend mg_backend_model = {
     .alloc = mg_host_alloc,
     .free = mg_host_free,
     .copy = mg_host_copy,
+    .copy_seconds = model_copy_seconds,
 };

@@ -45,8 +45,8 @@ void mg_program_prices_free(struct mg_program_prices *prices);
  * when); what was done stays. */
 enum mg_code mg_program_price(struct mg_program *program, struct mg_program_prices *prices, uint32_t times,
                               const struct mg_time_policy *policy, double until, struct mg_error *err) MG_WARN_UNUSED;
-/* What the run takes by these prices: its three streams simulated as S4 says, or one, where the engine's device copies
- * on the stream of computation. What has no price takes no time. */
+/* What the run takes by these prices: as many streams as the engine's device has, simulated as S4 says. What has no
+ * price takes no time. */
 double mg_program_latency(const struct mg_program *program, const struct mg_program_prices *prices);
 /* Both, for one program alone. */
 enum mg_code mg_program_predict(struct mg_program *program, const struct mg_time_policy *policy, double until,

@@ -119,6 +119,8 @@ static enum mg_code time_copy(const struct pricing *job, const struct instructio
     struct mg_timing timing;
     uint32_t repeats = job->policy->repeats < MOST ? job->policy->repeats : MOST;
     enum mg_code code = MG_OK;
+    if (mg_engine_knows_copy(p->engine, item->stream, item->bytes, seconds))
+        return MG_OK;
     for (uint32_t i = 0; i < repeats && !code; i++) {
         code = job->policy->cold ? cool(job->prices, err) : MG_OK;
         double begin = mg_engine_clock(p->engine);
@@ -179,13 +181,25 @@ enum mg_code mg_program_price(struct mg_program *p, struct mg_program_prices *pr
     return mg_arena_guard(&prices->arena, price_all, &job, err);
 }
 
-/* Streams as S4 has them; where the device copies in the course of computation there is but one. */
+/* Streams as S4 has them. */
+static enum mg_stream stream_of(const struct mg_program *p, const struct instruction *item)
+{
+    switch (p->engine->properties.copy_streams) {
+    case 0:
+        return MG_STREAM_COMPUTE;
+    case 1:
+        return item->stream == MG_STREAM_LOAD ? MG_STREAM_STORE : item->stream;
+    default:
+        return item->stream;
+    }
+}
+
 double mg_program_latency(const struct mg_program *p, const struct mg_program_prices *prices)
 {
     double end[3] = {0, 0, 0};
     for (size_t i = 0; i < p->count; i++) {
         const struct instruction *item = &p->items[i];
-        double *at = &end[p->engine->properties.copy_streams ? item->stream : MG_STREAM_COMPUTE];
+        double *at = &end[stream_of(p, item)];
         if (item->kind == KIND_WAIT)
             *at = fmax(*at, p->mark_at[item->mark]);
         else

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "exec/exec.h"
+#include "measure/measure_priv.h"
 #include "measure/program.h"
 #include "program_util.h"
 
@@ -231,6 +232,58 @@ static enum mg_code predict_all(void *context, struct mg_error *err)
 Test(program, predictions_are_sums_of_measured_operators)
 {
     with_arena(predict_all);
+}
+
+/* Prices of the device model, so that what the program takes is what the simulator says of the plan: operators one by
+ * one and parts one by one, where the simulator multiplies. */
+static void compare_latency(const struct mg_graph *g, const struct mg_plan *plan, struct mg_arena *arena,
+                            const char *label)
+{
+    struct mg_device device = plan->device;
+    struct mg_engine model = {.backend = &mg_backend_model, .detail = &device};
+    struct mg_error err = {0};
+    struct mg_program *program;
+    struct mg_simulation simulated;
+    double seconds;
+    model.properties.copy_streams = (uint32_t)device.copy_streams;
+    cr_assert_eq(mg_plan_simulate(g, plan, arena, &simulated, &err), MG_OK, "%s: %s", label, err.message);
+    cr_assert_eq(mg_program_build(&model, g, plan, 3, &program, &err), MG_OK, "%s: %s", label, err.message);
+    cr_assert_eq(mg_program_predict(program, &(struct mg_time_policy){.repeats = 1}, INFINITY, &seconds, &err), MG_OK);
+    cr_expect(fabs(seconds / simulated.latency_s - 1) < 1e-9, "%s, %d streams of copies: %.12g, simulated %.12g", label,
+              device.copy_streams, seconds, simulated.latency_s);
+    mg_program_free(program);
+    mg_engine_free(&model, MG_PLACE_DEVICE, model.pool);
+    free(model.allocations);
+    plans++;
+    regions += plan->region_count > 0;
+    stores += plan->figures.host_bytes > 0;
+}
+
+static enum mg_code compare_latencies(void *context, struct mg_error *err)
+{
+    struct mg_arena *arena = context;
+    (void)err;
+    for (size_t i = 0; i < sizeof nets / sizeof nets[0]; i++)
+        for (int streams = 0; streams <= 2; streams++) {
+            struct mg_arena_mark mark = mg_arena_mark(arena);
+            struct mg_device device = tight_device();
+            device.copy_streams = streams;
+            device.link_bw_d2h = device.link_bw_h2d = 4e6;
+            struct mg_graph *g = training_graph(&nets[i], arena);
+            struct mg_search_result result = search_plans(g, &device, arena);
+            compare_latency(g, result.original.plan, arena, nets[i].name);
+            for (uint32_t k = 0; k < result.front_count; k++)
+                compare_latency(g, result.front[k].plan, arena, nets[i].name);
+            mg_arena_rewind(arena, mark);
+        }
+    return MG_OK;
+}
+
+Test(program, takes_what_the_simulator_says_by_the_same_prices)
+{
+    with_arena(compare_latencies);
+    cr_expect(plans > 30 && regions > 9 && stores > 9, "%u plans, %u with regions, %u with stores", plans, regions,
+              stores);
 }
 
 /* An arena smaller than the plan's storages. */
