@@ -39,7 +39,8 @@ enum mg_agent_turn {
 /* Told to stop, or the time is over. */
 bool mg_agent_over(const struct mg_agent *a);
 bool mg_agent_open(const struct mg_agent *a, struct mg_engine **engine);
-/* Seconds of the canary kernel; keeps the best. False, with words on standard error: the device failed. */
+/* Seconds of the canary kernel, INFINITY on a throttled device; keeps the best. False, with words on standard error:
+ * the device failed. */
 bool mg_agent_canary(struct mg_agent *a, struct mg_engine *engine, double *seconds);
 /* Does somebody else use the device? Says so once. */
 bool mg_agent_is_shared(struct mg_agent *a, struct mg_engine *engine);

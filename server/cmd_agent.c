@@ -103,8 +103,8 @@ bool mg_agent_canary(struct mg_agent *a, struct mg_engine *engine, double *secon
              CANARY_ELEMENTS);
     enum mg_code code = mg_engine_time_signature(engine, "add", signature, &mg_time_policy_default, &timing, &err);
     a->worked_at = now();
-    *seconds = timing.median_s;
-    if (code == MG_OK && (a->best_canary == 0 || timing.median_s < a->best_canary))
+    *seconds = timing.throttled ? INFINITY : timing.median_s;
+    if (code == MG_OK && !timing.throttled && (a->best_canary == 0 || timing.median_s < a->best_canary))
         a->best_canary = timing.median_s;
     if (code != MG_OK)
         fprintf(stderr, "magisd agent: %s: the canary failed: %s\n", a->device, err.message);
@@ -130,6 +130,8 @@ static bool write_row(const struct mg_agent *a, struct mg_writer *w, struct mg_e
     row.mad_s = timing.mad_s;
     row.min_s = timing.min_s;
     row.workspace = timing.workspace_bytes;
+    row.clock_mhz = timing.clock_mhz;
+    row.throttled = timing.throttled;
     mg_timing_write_row(w, &row);
     return true;
 }
@@ -199,7 +201,7 @@ bool mg_agent_is_slow(const struct mg_agent *a, double seconds)
 }
 
 static const char SLOW[] =
-    "others use it, or its clock changes (one small kernel took over 5 % longer than at its best)",
+    "others use it, or its clock changes (it is throttled, or one small kernel took over 5 % longer than at its best)",
                   FAILING[] = "it fails, as said above", REFUSED[] = "the daemon did not take them, as said above";
 
 /* Says what to do where waiting alone does not seem to help. */

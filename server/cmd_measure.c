@@ -93,7 +93,9 @@ static enum mg_code write_row(struct measure *m, const char *op, const char *sig
                                                        .median_s = timing->median_s,
                                                        .mad_s = timing->mad_s,
                                                        .min_s = timing->min_s,
-                                                       .workspace = timing->workspace_bytes});
+                                                       .workspace = timing->workspace_bytes,
+                                                       .clock_mhz = timing->clock_mhz,
+                                                       .throttled = timing->throttled});
     return add_lines(m, &line, err);
 }
 

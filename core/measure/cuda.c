@@ -33,20 +33,6 @@ static int attribute(const struct cuda *cuda, int id)
     return cuda->calls.driver.device_attribute(&value, id, cuda->device) == 0 ? value : 0;
 }
 
-/* As the management library spells it; "" where the driver does not know. */
-static void write_uuid(const struct cuda *cuda, struct mg_engine_properties *p)
-{
-    unsigned char id[16];
-    size_t at = (size_t)snprintf(p->uuid, sizeof p->uuid, "GPU-");
-    if (cuda->calls.driver.device_uuid(id, cuda->device) != 0) {
-        p->uuid[0] = '\0';
-        return;
-    }
-    for (int i = 0; i < 16; i++)
-        at += (size_t)snprintf(p->uuid + at, sizeof p->uuid - at, "%s%02x",
-                               i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", id[i]);
-}
-
 static enum mg_code describe(struct mg_engine *engine, struct cuda *cuda, struct mg_error *err)
 {
     struct mg_engine_properties *p = &engine->properties;
@@ -57,10 +43,9 @@ static enum mg_code describe(struct mg_engine *engine, struct cuda *cuda, struct
     snprintf(p->backend_version, sizeof p->backend_version, "4");
     TRY(driver->device_name(p->device, sizeof p->device, cuda->device), "the device's name");
     TRY(driver->device_memory(&bytes, cuda->device), "the device's memory");
-    write_uuid(cuda, p);
     TRY(driver->driver_version(&version), "the driver's version");
     snprintf(p->compute, sizeof p->compute, "%d.%d", major, minor);
-    snprintf(p->driver, sizeof p->driver, "%d.%d", version / 1000, version % 1000 / 10);
+    snprintf(p->driver, sizeof p->driver, "CUDA %d.%d", version / 1000, version % 1000 / 10);
     if (cuda->calls.nvrtc.version(&major, &version) == 0)
         snprintf(p->runtime, sizeof p->runtime, "NVRTC %d.%d", major, version);
     snprintf(p->blas, sizeof p->blas, "%s", cuda->calls.blas_version);
@@ -71,6 +56,7 @@ static enum mg_code describe(struct mg_engine *engine, struct cuda *cuda, struct
     p->memory_bytes = bytes;
     p->pinned = true;
     p->copy_streams = 2;
+    mg_cuda_open_card(cuda, p);
     return MG_OK;
 }
 
@@ -144,6 +130,7 @@ static void cuda_close(struct mg_engine *engine)
         driver->event_destroy(cuda->begin);
     if (cuda->end)
         driver->event_destroy(cuda->end);
+    mg_cuda_close_card(cuda);
     if (cuda->context)
         driver->context_release(cuda->device);
     free(cuda);
@@ -402,4 +389,5 @@ const struct mg_backend mg_backend_cuda = {
     .wait = cuda_wait,
     .free_memory = mg_cuda_free_memory,
     .is_busy = mg_cuda_is_busy,
+    .state = mg_cuda_state,
 };

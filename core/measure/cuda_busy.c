@@ -20,25 +20,21 @@ static unsigned strangers(const struct nvml_process *list, unsigned count)
 }
 
 /* False: the library does not know. */
-static bool ask_library(const struct cuda *cuda, const char *uuid, double idle_s, bool *busy, char *why, size_t room)
+static bool ask_library(const struct cuda *cuda, double idle_s, bool *busy, char *why, size_t room)
 {
     const struct nvml *nvml = &cuda->calls.nvml;
     struct nvml_process list[MOST_PROCESSES];
     struct nvml_utilisation rates = {0, 0};
     unsigned count = MOST_PROCESSES;
-    void *device = NULL;
-    if (!nvml->init || !*uuid || nvml->init() != 0)
-        return false;
-    bool known = nvml->by_uuid(uuid, &device) == 0 && nvml->processes(device, &count, list) == 0;
+    bool known = cuda->part && nvml->processes(cuda->part, &count, list) == 0;
     if (known && strangers(list, count < MOST_PROCESSES ? count : MOST_PROCESSES) > 0) {
         *busy = true;
         snprintf(why, room, "other processes compute on it (%u in all)", count);
-    } else if (known && idle_s > OWN_WORK_SEEN_S && nvml->utilisation(device, &rates) == 0 &&
+    } else if (known && idle_s > OWN_WORK_SEEN_S && nvml->utilisation(cuda->part, &rates) == 0 &&
                rates.gpu > IDLE_PERCENT) {
         *busy = true;
         snprintf(why, room, "it is in use, %u %% of the time", rates.gpu);
     }
-    nvml->shutdown();
     return known;
 }
 
@@ -54,7 +50,7 @@ bool mg_cuda_is_busy(struct mg_engine *engine, double idle_s, char *why, size_t 
     const struct cuda *cuda = engine->detail;
     size_t left = 0, whole = 0;
     bool busy = false;
-    if (ask_library(cuda, engine->properties.uuid, idle_s, &busy, why, room))
+    if (ask_library(cuda, idle_s, &busy, why, room))
         return busy;
     if (cuda->calls.driver.memory_info(&left, &whole) != 0 || whole < left)
         return false;

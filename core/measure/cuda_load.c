@@ -81,8 +81,9 @@ static enum mg_code load(const char *const *names, const struct symbol *symbols,
         return mg_fail(err, MG_ERR_UNSUPPORTED, "/device",
                        "%s cannot be opened: is there an NVIDIA driver and toolkit?", names[0]);
     for (size_t i = 0; i < count; i++) {
-        void *address = dlsym(*library, symbols[i].name);
-        if (!address)
+        bool optional = symbols[i].name[0] == '?';
+        void *address = dlsym(*library, symbols[i].name + optional);
+        if (!address && !optional)
             return mg_fail(err, MG_ERR_UNSUPPORTED, "/device", "%s has no %s: it is too old", names[0],
                            symbols[i].name);
         memcpy((char *)calls + symbols[i].offset, &address, sizeof address);

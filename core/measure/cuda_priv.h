@@ -92,6 +92,17 @@ struct nvml_process { /* nvmlProcessInfo_v1_t */
 struct nvml_utilisation { /* nvmlUtilization_t: percent */
     unsigned gpu, memory;
 };
+struct nvml_part { /* nvmlDeviceAttributes_t */
+    unsigned multiprocessors, copy_engines, decoders, encoders, jpegs, ofas, slices, compute_slices;
+    unsigned long long memory_mib;
+};
+enum { NVML_CLOCK_SM = 1 };
+enum { /* nvmlClocksThrottleReason... */
+       NVML_SLOWED_BY_HARDWARE = 0x08,
+       NVML_SLOWED_BY_HEAT = 0x20,
+       NVML_SLOWED_BY_OVERHEATING = 0x40,
+       NVML_SLOWED_BY_POWER_BRAKE = 0x80,
+};
 struct nvml { /* all NULL where the library is not there */
 #define MG_NVML(name, symbol, parameters) int(*name) parameters;
 #include "measure/nvml_calls.def"
@@ -116,9 +127,11 @@ struct cuda {
     void *context, *stream[3], *begin, *end; /* streams by enum mg_stream */
     void **marks;                            /* events */
     uint32_t mark_count;
-    void *blas, *dnn; /* dnn: NULL where there is none */
-    int compute;      /* 90: sm_90 */
-    uint64_t scratch; /* device memory of the operator that runs */
+    void *blas, *dnn;  /* dnn: NULL where there is none */
+    void *card, *part; /* of the management library; part: what we may use of the card, all or a MIG instance */
+    bool asks_nvml;    /* its session is open */
+    int compute;       /* 90: sm_90 */
+    uint64_t scratch;  /* device memory of the operator that runs */
     uint64_t scratch_bytes;
 };
 
@@ -138,6 +151,10 @@ struct cuda_op {
     int algorithm;
 };
 enum mg_code mg_cuda_failed(const struct cuda *cuda, int status, const char *what, struct mg_error *err);
+/* Fills in what the management library knows of the card, and stays in touch with it (cuda_card.c). */
+void mg_cuda_open_card(struct cuda *cuda, struct mg_engine_properties *p);
+void mg_cuda_close_card(struct cuda *cuda);
+void mg_cuda_state(struct mg_engine *engine, double *clock_mhz, bool *throttled);
 /* Who else uses the card (cuda_busy.c). */
 uint64_t mg_cuda_free_memory(struct mg_engine *engine);
 bool mg_cuda_is_busy(struct mg_engine *engine, double idle_s, char *why, size_t room);

@@ -64,6 +64,8 @@ struct mg_timing {
     uint32_t n;                    /* runs that count */
     double median_s, mad_s, min_s; /* mad: median of the absolute deviations from the median */
     uint64_t workspace_bytes;
+    double clock_mhz; /* of the device just after; 0: not known */
+    bool throttled;   /* it was slower than it could be, for heat or want of power */
 };
 extern const struct mg_time_policy mg_time_policy_default;
 /* On operands of its own, filled with random numbers. Out of memory, also for as many operands as make a cold timing

@@ -290,6 +290,9 @@ static enum mg_code repeat(struct trial *t, struct mg_error *err)
     if (code == MG_OK)
         mg_timing_of(samples, n, t->timing);
     t->timing->workspace_bytes = t->prepared->workspace;
+    struct mg_engine *engine = t->prepared->engine;
+    if (code == MG_OK && engine->backend->state)
+        engine->backend->state(engine, &t->timing->clock_mhz, &t->timing->throttled);
     return code;
 }
 

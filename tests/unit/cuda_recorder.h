@@ -25,7 +25,8 @@ static struct {
     uint32_t products[2][16];                                      /* chosen: plain or tf32, by cuBLASLt's type */
     size_t left;                                                   /* free memory */
     unsigned pids[3], pid_count, percent, sessions;
-    bool no_uuid;
+    bool no_uuid, is_part; /* is_part: the device is a MIG instance */
+    unsigned long long slowed_by;
 } log_;
 
 /* ---- what is queued, in order; kept only where `keeps` ---- */
@@ -439,8 +440,52 @@ static int fake_nvml_end(void)
 }
 static int fake_by_uuid(const char *uuid, void **device)
 {
+    *device = log_.is_part ? (void *)&log_.pids : (void *)&log_.sessions;
+    return strcmp(uuid, log_.is_part ? "MIG-00010203-0405-0607-0809-0a0b0c0d0e0f"
+                                     : "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f") != 0;
+}
+static bool is_asked_of(const void *device)
+{
+    return log_.sessions && device == (log_.is_part ? (const void *)&log_.pids : (const void *)&log_.sessions);
+}
+static bool is_card(const void *device)
+{
+    return log_.sessions && device == &log_.sessions;
+}
+static int fake_driver_version(char *version, unsigned size)
+{
+    snprintf(version, size, "555.42.06");
+    return log_.sessions == 0;
+}
+static int fake_link(void *device, unsigned *generation)
+{
+    *generation = 5;
+    return !is_card(device);
+}
+static int fake_lanes(void *device, unsigned *lanes)
+{
+    *lanes = 16;
+    return !is_card(device);
+}
+static int fake_card_of(void *part, void **device)
+{
     *device = &log_.sessions;
-    return strcmp(uuid, "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f") != 0;
+    return !log_.is_part || part != &log_.pids;
+}
+static int fake_part(void *part, struct nvml_part *size)
+{
+    *size = (struct nvml_part){.slices = 2, .compute_slices = 1, .memory_mib = 9984};
+    return !log_.is_part || part != &log_.pids;
+}
+static int fake_clock(void *device, int type, unsigned *mhz)
+{
+    *mhz = 1755;
+    return !is_card(device) || type != NVML_CLOCK_SM;
+}
+static int fake_slowed(void *device, unsigned long long *reasons)
+{
+    *reasons = log_.slowed_by;
+    return !is_card(device);
 }
 static int fake_processes(void *device, unsigned *count, struct nvml_process *list)
 {
@@ -448,12 +493,12 @@ static int fake_processes(void *device, unsigned *count, struct nvml_process *li
     for (unsigned i = 0; i < log_.pid_count; i++)
         list[i].pid = log_.pids[i];
     *count = log_.pid_count;
-    return device != &log_.sessions;
+    return !is_asked_of(device);
 }
 static int fake_utilisation(void *device, struct nvml_utilisation *rates)
 {
     *rates = (struct nvml_utilisation){log_.percent, 0};
-    return device != &log_.sessions;
+    return !is_asked_of(device);
 }
 
 static struct cuda_calls recorder(void)
@@ -464,7 +509,7 @@ static struct cuda_calls recorder(void)
                    fake_host_alloc,  fake_host_free,   fake_to_device,  fake_to_host, fake_on_device,  fake_stream,
                    fake_stream_free, fake_stream_wait, fake_wait_event, fake_event,   fake_event_free, fake_record,
                    fake_event_wait,  fake_elapsed,     fake_module,     fake_unload,  fake_function,   fake_launch,
-                   fake_text,        fake_info,        fake_uuid},
+                   fake_text,        fake_info,        fake_uuid,       fake_uuid},
         .nvrtc = {fake_version, fake_create, fake_compile, fake_destroy_program, fake_image_size, fake_image,
                   fake_log_size, fake_image},
         .blas = {fake_blas, fake_blas_free, fake_desc, fake_desc_free, fake_desc_set, fake_layout, fake_layout_free,
@@ -474,7 +519,8 @@ static struct cuda_calls recorder(void)
                 fake_blas_free,    fake_conv_set,    fake_conv_groups, fake_conv_math,  fake_forward_find,
                 fake_forward_find, fake_weight_find, fake_conv,        fake_conv,       fake_conv,
                 fake_add},
-        .nvml = {fake_nvml, fake_nvml_end, fake_by_uuid, fake_processes, fake_utilisation},
+        .nvml = {fake_nvml, fake_nvml_end, fake_by_uuid, fake_processes, fake_utilisation, fake_driver_version,
+                 fake_link, fake_lanes, fake_card_of, fake_part, fake_clock, fake_slowed},
         .blas_version = "cuBLASLt 1",
         .dnn_version = "cuDNN 1"};
     return calls;

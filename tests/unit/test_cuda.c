@@ -7,18 +7,24 @@
 
 #include "cuda_recorder.h"
 #include "graph_util.h"
+#include "measure/calibrate.h"
+#include "server/agent.h"
 
 static struct mg_engine engine;
 static struct mg_error err;
 
+static void open_with(struct cuda_calls calls)
+{
+    engine = (struct mg_engine){.backend = &mg_backend_cuda};
+    cr_assert_eq(mg_cuda_open(&engine, &calls, 0, &err), MG_OK, "%s", err.message);
+}
+
 static void open_recorder(void)
 {
-    struct cuda_calls calls = recorder();
     memset(&log_, 0, sizeof log_);
     log_.choices = 1;
     log_.left = (size_t)8 << 30;
-    engine = (struct mg_engine){.backend = &mg_backend_cuda};
-    cr_assert_eq(mg_cuda_open(&engine, &calls, 0, &err), MG_OK, "%s", err.message);
+    open_with(recorder());
 }
 
 /* Everything that was opened is closed. */
@@ -54,10 +60,85 @@ Test(cuda, properties_are_the_drivers)
 {
     const struct mg_engine_properties *p = mg_engine_properties(&engine);
     cr_expect_str_eq(p->device, "Recorder 0");
-    cr_expect_str_eq(p->driver, "12.4");
+    cr_expect_str_eq(p->driver, "555.42.06", "the driver's own version, not that of CUDA");
     cr_expect_str_eq(p->runtime, "NVRTC 12.4");
     cr_expect(p->units == 132 && p->memory_bytes == 1u << 30 && p->pinned);
     cr_expect_str_eq(p->compute, "9.0");
+}
+
+/* What changes times is in the class, so that cards with other links or parts of cards share none. */
+Test(cuda, the_class_tells_link_and_part)
+{
+    struct mg_writer w;
+    cr_expect_str_eq(mg_engine_properties(&engine)->link, "PCIe 5 x16");
+    cr_expect_str_eq(mg_engine_properties(&engine)->partition, "", "a whole card");
+    close_recorder();
+    log_.is_part = true;
+    open_with(recorder());
+    cr_expect_str_eq(mg_engine_properties(&engine)->uuid, "MIG-00010203-0405-0607-0809-0a0b0c0d0e0f");
+    mg_writer_init(&w);
+    mg_engine_write_class(&w, &engine, &mg_time_policy_default);
+    cr_assert(mg_writer_finish(&w));
+    cr_expect(strstr(w.data, "\"partition\":\"MIG 1c.2g, 9984 MiB\"") && strstr(w.data, "\"link\":\"PCIe 5 x16\"") &&
+                  strstr(w.data, "\"driver\":\"555.42.06\""),
+              "%s", w.data);
+    mg_writer_release(&w);
+}
+
+/* Without the library, or with an older one, all that is unknown. */
+Test(cuda, what_nobody_tells_stays_empty)
+{
+    struct cuda_calls calls = recorder();
+    const struct mg_engine_properties *p = mg_engine_properties(&engine);
+    struct mg_timing timing;
+    struct mg_shape shapes[] = {*SHAPE(64), *SHAPE(64)};
+    struct mg_op_desc op = op_of(MG_OP_NEG, shapes, f32s, 1, NULL, 0);
+    for (int older = 0; older < 2; older++) {
+        close_recorder();
+        calls.nvml.driver_version = NULL;
+        calls.nvml.link_width = NULL;
+        calls.nvml.clock_mhz = NULL;
+        calls.nvml.slowed_by = NULL;
+        if (!older)
+            memset(&calls.nvml, 0, sizeof calls.nvml);
+        log_.slowed_by = NVML_SLOWED_BY_HEAT;
+        open_with(calls);
+        cr_expect_str_eq(p->driver, "CUDA 12.4");
+        cr_expect(!*p->link && !*p->partition && *p->uuid);
+        cr_assert_eq(mg_engine_time_op(&engine, &op, NULL, NULL, &mg_time_policy_default, &timing, &err), MG_OK);
+        cr_expect(timing.clock_mhz == 0 && !timing.throttled);
+        calls = recorder();
+    }
+}
+
+Test(cuda, timings_tell_the_clock_and_whether_it_was_slowed)
+{
+    struct mg_shape shapes[] = {*SHAPE(64), *SHAPE(64)};
+    struct mg_op_desc op = op_of(MG_OP_NEG, shapes, f32s, 1, NULL, 0);
+    static const struct {
+        unsigned long long by;
+        bool throttled;
+    } cases[] = {{0, false}, {1 /* idle */, false}, {4 /* its limit of power */, false}, {0x20, true}, {0x88, true}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct mg_timing timing;
+        log_.slowed_by = cases[i].by;
+        cr_assert_eq(mg_engine_time_op(&engine, &op, NULL, NULL, &mg_time_policy_default, &timing, &err), MG_OK);
+        cr_expect_eq(timing.clock_mhz, 1755);
+        cr_expect_eq(timing.throttled, cases[i].throttled, "%llx", cases[i].by);
+    }
+}
+
+/* An agent throws away what a throttled card did, and does not take its time for the best. */
+Test(cuda, a_throttled_canary_is_slow)
+{
+    struct mg_agent agent = {.device = "cuda:0"};
+    double seconds;
+    log_.slowed_by = NVML_SLOWED_BY_OVERHEATING;
+    cr_assert(mg_agent_canary(&agent, &engine, &seconds));
+    cr_expect(seconds == INFINITY && agent.best_canary == 0 && mg_agent_is_slow(&agent, seconds));
+    log_.slowed_by = 0;
+    cr_assert(mg_agent_canary(&agent, &engine, &seconds));
+    cr_expect(agent.best_canary == seconds && !mg_agent_is_slow(&agent, seconds));
 }
 
 Test(cuda, an_elementwise_operator_is_compiled_and_launched)
@@ -294,15 +375,16 @@ Test(cuda, others_are_seen_by_the_management_library)
     log_.left = 0; /* the library knows better than the memory */
     log_.percent = 0;
     cr_expect_not(mg_engine_is_busy(&engine, INFINITY, why), "%s", why);
-    cr_expect_eq(log_.sessions, 0);
 }
 
 Test(cuda, without_it_by_the_memory_that_others_use)
 {
-    struct cuda *cuda = engine.detail;
+    struct cuda_calls calls = recorder();
     char why[128];
     void *ours;
-    memset(&cuda->calls.nvml, 0, sizeof cuda->calls.nvml);
+    close_recorder();
+    memset(&calls.nvml, 0, sizeof calls.nvml);
+    open_with(calls);
     log_.left = (size_t)7 << 30;
     cr_expect_not(mg_engine_is_busy(&engine, INFINITY, why), "a context takes some: %s", why);
     log_.left = (size_t)6 << 30;
