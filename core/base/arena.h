@@ -33,8 +33,8 @@ struct mg_arena_mark {
 };
 
 void mg_arena_init(struct mg_arena *arena, size_t limit);
-/* An arena of another lifetime on the budget of `payer`, whose `used` and `peak` count its blocks. It is released
- * before the payer is. */
+/* An arena of another lifetime on the budget of `payer`, whose `used` and `peak` count its blocks, and whose guard
+ * holds where it has none of its own. It is released before the payer is. */
 void mg_arena_init_within(struct mg_arena *arena, struct mg_arena *payer);
 void mg_arena_release(struct mg_arena *arena);
 

@@ -4,7 +4,7 @@
 
 void mg_pool_init(struct mg_pool *pool, struct mg_arena *arena, uint32_t capacity)
 {
-    *pool = (struct mg_pool){arena, NULL, capacity};
+    *pool = (struct mg_pool){.arena = arena, .capacity = capacity};
 }
 
 struct mg_state *mg_pool_copy(struct mg_pool *pool, const struct mg_scheme *scheme, const struct mg_list *list,
@@ -17,6 +17,8 @@ struct mg_state *mg_pool_copy(struct mg_pool *pool, const struct mg_scheme *sche
         s = MG_NEW(pool->arena, struct mg_state);
         s->list.word = MG_NEW_ARRAY(pool->arena, mg_word, pool->capacity);
         s->list.capacity = pool->capacity;
+        s->next_made = pool->all;
+        pool->all = s;
     }
     s->scheme = scheme;
     s->cost = cost;

@@ -13,13 +13,13 @@ struct mg_state {
     uint32_t visits;              /* how often the search started from it */
     const struct mg_point *shown; /* what the observer was told of it, or NULL */
     struct mg_list list;
-    struct mg_state *next_free;
+    struct mg_state *next_free, *next_made;
 };
 
 struct mg_pool {
     struct mg_arena *arena;
-    struct mg_state *free;
-    uint32_t capacity; /* words of a list */
+    struct mg_state *free, *all; /* slots without a user; slots that were made, by next_made */
+    uint32_t capacity;           /* words of a list */
 };
 void mg_pool_init(struct mg_pool *pool, struct mg_arena *arena, uint32_t capacity);
 struct mg_state *mg_pool_copy(struct mg_pool *pool, const struct mg_scheme *scheme, const struct mg_list *list,

@@ -333,6 +333,7 @@ void mg_improve(struct mg_searcher *s, struct mg_front *front)
         else
             improve_once(&m, &m.target[target]);
         mg_front_update(s, front);
+        mg_schemes_sweep(&s->schemes, &s->pool);
         idle = s->evaluations == before ? idle + 1 : 0;
     }
 }

@@ -48,6 +48,7 @@ enum mg_code mg_searcher_init(struct mg_searcher *s, const struct mg_graph *g, s
         prepare_variant(s, &s->variants[v], capacity);
     mg_searcher_enter(s, s->variants[0].p);
     mg_pool_init(&s->pool, s->arena, capacity);
+    mg_schemes_init(&s->schemes, s->arena);
     mg_rng_init(&s->rng, s->options->seed);
     s->look_stride = 1;
     s->gaps = MG_NEW_ARRAY(s->arena, struct mg_gap, values);
@@ -62,6 +63,7 @@ void mg_searcher_release(struct mg_searcher *s)
 {
     for (uint32_t v = 0; v < MG_VARIANTS_MAX; v++)
         mg_problem_release(s->variants[v].p);
+    mg_schemes_release(&s->schemes);
 }
 
 struct mg_list mg_list_new(struct mg_arena *arena, uint32_t capacity)
@@ -161,26 +163,5 @@ struct mg_cost mg_searcher_try(struct mg_searcher *s, const struct mg_scheme *sc
 const struct mg_scheme *mg_searcher_scheme(struct mg_searcher *s, const struct mg_region *specs, uint32_t count,
                                            struct mg_error *why)
 {
-    struct mg_scheme *scheme;
-    struct mg_error ignored;
-    struct mg_hash128 hash = mg_scheme_hash(s->p, specs, count);
-    for (uint32_t i = 0; i < s->scheme_count; i++)
-        if (s->schemes[i]->hash.lo == hash.lo && s->schemes[i]->hash.hi == hash.hi)
-            return s->schemes[i];
-    for (size_t i = 0; i < s->refused_count && !why; i++)
-        if (s->refused[i].lo == hash.lo && s->refused[i].hi == hash.hi)
-            return NULL;
-    struct mg_arena_mark mark = mg_arena_mark(s->scratch); /* most are refused: only legal ones may stay */
-    enum mg_code code = mg_scheme_build(s->p, specs, count, s->scratch, &scheme, why ? why : &ignored);
-    mg_arena_rewind(s->scratch, mark);
-    if (code == MG_OK)
-        code = mg_scheme_build(s->p, specs, count, s->arena, &scheme, why ? why : &ignored);
-    if (code != MG_OK) {
-        *MG_PUSH(s->arena, s->refused, s->refused_count, s->refused_capacity) = hash;
-        return NULL;
-    }
-    size_t used = s->scheme_count;
-    *MG_PUSH(s->arena, s->schemes, used, s->scheme_capacity) = scheme;
-    s->scheme_count = (uint32_t)used;
-    return scheme;
+    return mg_schemes_get(&s->schemes, s->p, specs, count, s->scratch, why);
 }

@@ -6,6 +6,7 @@
 #include "search/archive.h"
 #include "search/dimension.h"
 #include "search/edit.h"
+#include "search/schemes.h"
 
 enum { MG_NO_ORDER = 256 };
 
@@ -54,11 +55,7 @@ struct mg_searcher {
     struct mg_list trial, best;
     uint64_t *best_live;
     uint64_t no_order[MG_NO_ORDER]; /* hashes of surroundings of a peak that re-ordering did not help */
-    struct mg_scheme **schemes;     /* all that were built */
-    uint32_t scheme_count;
-    size_t scheme_capacity;
-    struct mg_hash128 *refused; /* schemes that are not legal */
-    size_t refused_count, refused_capacity;
+    struct mg_schemes schemes;
 };
 
 /* Builds problems, dimensions and scratch of a searcher whose options, observer, arena and scratch are
