@@ -136,22 +136,35 @@ static void scan_rows(struct scan *s, struct mg_db *db, int64_t family, int64_t 
 
 /* ---- the file ---- */
 
-/* False: errno says why. */
+/* From the file's start; its position stays. */
+static bool write_all(int fd, const char *data, size_t size)
+{
+    for (size_t at = 0; at < size;) {
+        ssize_t n = pwrite(fd, data + at, size - at, (off_t)at);
+        if (n < 0 && errno != EINTR) {
+            return false;
+        }
+        at += n > 0 ? (size_t)n : 0;
+    }
+    return true;
+}
+
+/* False: errno says why. Made in memory and written at once: file systems that can then keep it in large pages, which
+ * look-ups at random places want. */
 static bool fill_file(struct mg_timings_content *content, int fd)
 {
     size_t size = mg_timings_size(content);
-    int problem = posix_fallocate(fd, 0, (off_t)size); /* a full disk says so here, not as a signal later */
-    if (problem) {
-        errno = problem;
-        return false;
-    }
-    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) {
         return false;
     }
+    madvise(memory, size, MADV_HUGEPAGE);
     mg_timings_fill(content, memory);
+    bool good = write_all(fd, memory, size);
+    int problem = errno;
     munmap(memory, size);
-    return true;
+    errno = problem;
+    return good;
 }
 
 /* Returns the file, open for reading, or -1. */
