@@ -94,6 +94,7 @@ static void write_added(struct mg_writer *w, const struct mg_store_timings *t)
     mg_write_member_int(w, "added", t->added);
     mg_write_member_int(w, "known", t->known);
     mg_write_member_int(w, "suspect", t->suspect);
+    mg_write_member_int(w, "unjudged", t->unjudged);
     mg_write_member_int(w, "confirmed", t->confirmed);
     mg_write_member_int(w, "generation", t->generation);
     mg_write_end_object(w);
@@ -163,6 +164,11 @@ static void write_listed(struct mg_writer *w, const struct mg_timing_listed *r)
     mg_write_member_double(w, "mad_s", r->row.mad_s);
     mg_write_member_double(w, "min_s", r->row.min_s);
     mg_write_member_uint(w, "workspace_bytes", r->row.workspace);
+    mg_write_key(w, "model_s");
+    if (r->row.model_s > 0)
+        mg_write_double(w, r->row.model_s);
+    else
+        mg_write_null(w);
     mg_write_member_int(w, "at", r->at);
     mg_write_member_bool(w, "suspect", r->suspect);
     mg_write_member_bool(w, "revoked", r->revoked);

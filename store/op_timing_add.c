@@ -1,9 +1,12 @@
 /* Timings as they come in: classes, agents, batches, rows, and which rows are believed.
  *
  * A row is a suspect where it is faster than the device can be, outside 1/5 ... 5 times what the model says scaled by
- * the ratios of its kind, or of a batch whose canary was slow; it becomes valid when another agent, or the same on
- * another day, agrees within three deviations. The ratios that judge are the last ones accepted of
- * that class and kind, or where there are too few those of the batch itself. */
+ * the ratios of its kind, of a batch whose canary was slow, or where no profile names the device, so that nothing says
+ * what to expect; it becomes valid when another agent, or the same on another day, agrees within three deviations.
+ * The ratios are the last ones accepted of that class and kind, or of another class of the same model of device; where
+ * there are fewer than three the model itself judges, never what comes with the row: the first rows of a kind would
+ * vouch for themselves. Nor can one agent lead the ratios away step by step: beyond the model's own band only what
+ * somebody confirmed is remembered. Rows that nothing could judge are judged when they are sent again. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,12 +17,12 @@ enum { RATIOS = 101, FEWEST_RATIOS = 3, MINUTE_MS = 60000 };
 static const double BAND = 5, CANARY_SLACK = 1.05, DRIFT_SLACK = 0.05;
 static const int64_t DAY_MS = 24 * 3600 * 1000;
 
-/* The lasts ratios measured / model of one kind. */
+/* The last ratios measured / model of one kind. */
 struct kind {
     const char *op;
     double last[RATIOS];
     size_t count; /* in `last` */
-    double scale; /* 0: unknown */
+    double scale;
     bool changed;
 };
 struct adding {
@@ -122,18 +125,30 @@ static double median_of(double *list, size_t count)
     return list[(count - 1) / 2];
 }
 
-/* Of the batch's own rows of this kind. */
-static double own_scale(struct adding *a, const char *op)
+/* The ratios that the statement finds, and how many. */
+static size_t read_ratios(struct mg_db *db, sqlite3_stmt *stmt, double ratios[RATIOS])
 {
-    double *list = MG_NEW_ARRAY(&a->op->arena, double, a->batch->n_rows);
-    size_t count = 0;
-    for (size_t i = 0; i < a->batch->n_rows; i++) {
-        const struct mg_timing_row *row = &a->batch->rows[i];
-        if (row->status == MG_TIMING_OK && row->model_s > 0 && strcmp(row->op, op) == 0) {
-            list[count++] = row->median_s / row->model_s;
-        }
+    size_t size = 0;
+    if (mg_db_row(db, stmt)) {
+        size = (size_t)sqlite3_column_bytes(stmt, 0);
+        size = size < RATIOS * sizeof *ratios ? size : RATIOS * sizeof *ratios;
+        memcpy(ratios, sqlite3_column_blob(stmt, 0), size);
+        mg_db_end(stmt);
     }
-    return median_of(list, count);
+    return size / sizeof *ratios;
+}
+
+/* By what the model's times of this kind are multiplied. */
+static double scale_of(const struct adding *a, const struct kind *kind)
+{
+    double sorted[RATIOS];
+    memcpy(sorted, kind->last, sizeof sorted);
+    double scale = median_of(sorted, kind->count);
+    if (scale == 0) {
+        sqlite3_stmt *stmt = MG_BIND(a->db, GET_FAMILY_RATIOS, mg_int(a->family), mg_text(kind->op), mg_int(a->class));
+        scale = median_of(sorted, read_ratios(a->db, stmt, sorted));
+    }
+    return scale > 0 ? scale : 1;
 }
 
 static struct kind *kind_of(struct adding *a, const char *op)
@@ -145,30 +160,26 @@ static struct kind *kind_of(struct adding *a, const char *op)
     }
     struct kind *kind = MG_PUSH(&a->op->arena, a->kinds, a->kind_count, a->kind_capacity);
     kind->op = op;
-    sqlite3_stmt *stmt = MG_BIND(a->db, GET_RATIOS, mg_int(a->class), mg_text(op));
-    if (mg_db_row(a->db, stmt)) {
-        size_t size = (size_t)sqlite3_column_bytes(stmt, 0);
-        size = size < sizeof kind->last ? size : sizeof kind->last;
-        memcpy(kind->last, sqlite3_column_blob(stmt, 0), size);
-        kind->count = size / sizeof kind->last[0];
-        mg_db_end(stmt);
-    }
-    double sorted[RATIOS];
-    memcpy(sorted, kind->last, sizeof sorted);
-    kind->scale = median_of(sorted, kind->count);
-    if (kind->scale == 0) {
-        kind->scale = own_scale(a, op);
-    }
+    kind->count = read_ratios(a->db, MG_BIND(a->db, GET_RATIOS, mg_int(a->class), mg_text(op)), kind->last);
+    kind->scale = scale_of(a, kind);
     return kind;
 }
 
-static void remember_ratio(struct kind *kind, double ratio)
+static bool is_near(double seconds, double expected)
 {
+    return seconds >= expected / BAND && seconds <= expected * BAND;
+}
+
+static void remember_ratio(struct kind *kind, const struct mg_timing_row *row, bool confirmed)
+{
+    if (row->model_s <= 0 || !(confirmed || is_near(row->median_s, row->model_s))) {
+        return;
+    }
     if (kind->count == RATIOS) {
         memmove(kind->last, kind->last + 1, (RATIOS - 1) * sizeof kind->last[0]);
         kind->count--;
     }
-    kind->last[kind->count++] = ratio;
+    kind->last[kind->count++] = row->median_s / row->model_s;
     kind->changed = true;
 }
 
@@ -185,11 +196,8 @@ static void save_ratios(struct adding *a)
 
 static bool looks_wrong(const struct adding *a, const struct mg_timing_row *row, const struct kind *kind)
 {
-    if (a->distrusted || row->throttled || row->median_s < row->floor_s) {
-        return true;
-    }
-    double expected = row->model_s * kind->scale;
-    return expected > 0 && (row->median_s < expected / BAND || row->median_s > expected * BAND);
+    return a->distrusted || row->throttled || row->median_s < row->floor_s || row->model_s <= 0 ||
+           !is_near(row->median_s, row->model_s * kind->scale);
 }
 
 /* What else is known of the signature in this class. */
@@ -280,29 +288,48 @@ static void add_measured(struct adding *a, const struct mg_timing_row *row, int6
     bool suspect = looks_wrong(a, row, kind) && !others.confirmed;
     insert_row(a, row, signature, suspect, !suspect && drifts(row, &others));
     a->answer->suspect += suspect;
+    a->answer->unjudged += suspect && row->model_s <= 0;
     if (!suspect) {
         confirm(a, &others);
-        if (row->model_s > 0) {
-            remember_ratio(kind, row->median_s / row->model_s);
-        }
+        remember_ratio(kind, row, others.confirmed);
     }
 }
 
-/* Whether the batch has the row; rows come in order, mostly, and those of a new batch need not be looked up. */
-static bool is_known(struct adding *a, uint32_t row)
+/* A row that is there, sent again; no profile named its device when it came. */
+static void judge_late(struct adding *a, const struct mg_timing_row *row, int64_t id)
 {
-    if ((int64_t)row > a->highest) {
-        a->highest = row;
-        return false;
+    struct kind *kind = kind_of(a, row->op);
+    bool suspect = looks_wrong(a, row, kind);
+    a->answer->unjudged += row->model_s <= 0;
+    MG_RUN(a->db, JUDGE_ROW, mg_int(id), mg_real(row->model_s), mg_int_or_null(suspect ? 0 : generation_of(a), 0));
+    if (!suspect) {
+        a->answer->confirmed++;
+        remember_ratio(kind, row, false);
     }
-    return mg_timing_number(a->db, MG_BIND(a->db, HAS_ROW, mg_int(a->batch_id), mg_int(row)), 0) != 0;
+}
+
+/* Whether the batch has the row: ABSENT, JUDGED, or the row's number if nothing could judge it. Rows come in order,
+ * mostly, and those of a new batch need not be looked up. */
+enum { ABSENT = -1, JUDGED = 0 };
+static int64_t find_row(struct adding *a, const struct mg_timing_row *row)
+{
+    if ((int64_t)row->row > a->highest) {
+        a->highest = row->row;
+        return ABSENT;
+    }
+    return mg_timing_number(
+        a->db, MG_BIND(a->db, FIND_ROW, mg_int(a->batch_id), mg_int(row->row), mg_real(row->median_s)), ABSENT);
 }
 
 static void add_row(struct adding *a, const struct mg_timing_row *row)
 {
     bool fresh; /* nobody can have measured what had no signature */
-    if (is_known(a, row->row)) {
+    int64_t there = find_row(a, row);
+    if (there != ABSENT) {
         a->answer->known++;
+        if (there != JUDGED) {
+            judge_late(a, row, there);
+        }
         return;
     }
     int64_t signature = mg_timing_signature_number(a->db, row->key, row->op, row->signature, &fresh);

@@ -71,6 +71,7 @@ static void read_listed(struct mg_op *op, sqlite3_stmt *stmt, struct mg_timing_l
     out->suspect = sqlite3_column_type(stmt, 25) == SQLITE_NULL;
     out->revoked = sqlite3_column_type(stmt, 26) != SQLITE_NULL;
     out->drifts = sqlite3_column_int(stmt, 27) != 0;
+    out->row.model_s = sqlite3_column_double(stmt, 28);
 }
 
 void mg_op_run_list_timings(struct mg_op *op, struct mg_db *db)

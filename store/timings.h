@@ -34,6 +34,7 @@ struct mg_timing_class_stats {
 struct mg_store_timings {
     int64_t generation;
     int64_t added, known, suspect, confirmed; /* rows of mg_store_add_timings(); revoked: added */
+    int64_t unjudged;                         /* of them suspects because no profile names their device */
     const struct mg_timing_want *wants;
     size_t n_wants;
     const struct mg_timing_agent *agents;

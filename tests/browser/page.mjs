@@ -314,6 +314,23 @@ await checks.check("devices: what to do where nothing is measured, and what a ru
     await page.waitForSelector(".timeline canvas");
 });
 
+await checks.check("devices: what is not believed, and why", async () => {
+    const row = (number, n, seconds) => ({row: number, op: "add", signature: `f32;f32[${n}],f32[${n}]->f32[${n}]`, n: 9,
+        median_s: seconds, mad_s: 1e-9, min_s: seconds});
+    for (const [device, rows] of [["NVIDIA H200", [row(0, 100, 2e-9)]], ["Nobody's Card", [row(0, 100, 6e-6)]]]) {
+        const body = JSON.stringify({agent: "alone", batch: `b${rows[0].median_s}`, class: {device}, rows});
+        const answer = await fetch(`${daemon.url}/timings`, {method: "POST", headers: {"Content-Type": "application/json"}, body});
+        assert.equal((await answer.json()).suspect, 1);
+    }
+    await open("#/devices");
+    await page.waitForSelector("table:has-text('By the model')");
+    const shown = await page.$$eval("tr:has(td.name)", (rows) => rows.map((r) => r.innerText.replace(/\s+/g, " ")));
+    assert.match(shown.find((line) => line.includes("H200")), /µs [\d.]+ µs alone/);
+    assert.match(shown.find((line) => line.includes("Nobody")), /no profile names it/);
+    await open(`#/jobs/${job}`);
+    await page.waitForSelector(".timeline canvas");
+});
+
 await checks.check("dark by the system, and by the button", async () => {
     const background = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
     const light = await background();

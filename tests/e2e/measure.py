@@ -46,7 +46,13 @@ def test_rows(t):
             batch["class"]["dnn"].startswith("oneDNN") and batch["host"] and batch["canary"]["best_s"] > 0, batch)
     imported = run("timings", "import", path("got.ndjson"), "--data", path("store"))
     t.check("and are imported as they are", imported.stdout.startswith("%d added" % len(rows)), imported)
+    t.check("which nothing can judge yet", "%d suspect" % len(rows) in imported.stdout and
+            "%d wait, since no profile names their device" % len(rows) in imported.stderr, imported)
     t.check("once", run("timings", "import", path("got.ndjson"), "--data", path("store")).stdout.startswith("0 added"))
+    with open(path("second.ndjson"), "w") as file:  # somebody else who says the same
+        file.writelines(json.dumps(line) + "\n" for line in [{**batch, "agent": "second"}, *rows])
+    agreed = run("timings", "import", path("second.ndjson"), "--data", path("store"))
+    t.check("until somebody agrees", "0 suspect, %d confirmed" % len(rows) in agreed.stdout, agreed)
     with open(path("want.ndjson"), "w") as want:
         for row in rows[:3]:
             want.write(json.dumps({"op": row["op"], "signature": row["signature"], "value": 1}) + "\n")

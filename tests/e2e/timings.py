@@ -39,9 +39,9 @@ def setup(t):
 def test_post(t):
     first = batch("a1", "b1", [row(0, "add", add_of(100), 6e-6), row(1, "add", add_of(200), 6e-6)])
     answer = daemon.post("/timings", first)
-    t.equal("added", answer.json, {"added": 2, "known": 0, "suspect": 0, "confirmed": 0, "generation": 1})
+    t.equal("added", answer.json, {"added": 2, "known": 0, "suspect": 0, "unjudged": 0, "confirmed": 0, "generation": 1})
     t.equal("a retry adds nothing", daemon.post("/timings", first).json,
-            {"added": 0, "known": 2, "suspect": 0, "confirmed": 0, "generation": 1})
+            {"added": 0, "known": 2, "suspect": 0, "unjudged": 0, "confirmed": 0, "generation": 1})
     more = dict(first, rows=first["rows"] + [row(2, "add", add_of(300), 6e-6)])
     answer = daemon.post("/timings", more).json
     t.equal("what is new of a known batch", (answer["added"], answer["known"], answer["generation"]), (1, 2, 2))
@@ -227,8 +227,36 @@ def repriced(t, before, after):
     t.equal("no such job", daemon.get("/jobs/aaaaaaaaaaaa/repricing").status, 404)
 
 
+def test_first_rows(t):
+    """What a lone agent says of a kind of device that nobody has measured prices nothing where it cannot be true."""
+    profile = dict(daemon.get("/devices/rtx3090").json["profile"], name="lone-card", gpu_names=["Lone Card"])
+    key, model = {"device": "Lone Card"}, dict(MODEL, device="lone-card")
+    early = batch("l0", "early", [row(0, "add", add_of(100), 6e-6), row(1, "add", add_of(200), 6e-9)], key)
+    answer = daemon.post("/timings", early).json
+    t.equal("without a profile nothing judges them", (answer["suspect"], answer["unjudged"]), (2, 2))
+    t.equal("and they are listed so", [(r["suspect"], r["model_s"]) for r in listed(agent="l0")], [(True, None)] * 2)
+    t.equal("a profile", daemon.request("PUT", "/devices/lone-card", profile).status, 200)
+    answer = daemon.post("/timings", early).json
+    t.equal("sent again they are judged", (answer["known"], answer["unjudged"], answer["confirmed"]), (2, 0, 1))
+    t.equal("and one is found wanting", [(r["suspect"], r["model_s"] > 0) for r in listed(agent="l0")], [(False, True), (True, True)])
+    before = daemon.post("/optimize?wait=60", model).json
+    wants = wait_until(lambda: missing("?model=Lone%20Card"))
+    rows = [row(i, w["op"], w["signature"], w["seconds"] / 1000) for i, w in enumerate(wants)]
+    added = daemon.post("/timings", batch("l1", "fast", rows, key)).json
+    t.equal("a thousand times too fast", (added["added"], added["suspect"]), (len(wants), len(wants)))
+    after = daemon.post("/optimize?wait=60", dict(model, fresh=True)).json
+    t.equal("no price is theirs", (after["prices"]["exact"], after["original"]["latency_s"]), (0, before["original"]["latency_s"]))
+    shown = listed(agent="l1", suspect="true", limit=2000)
+    t.check("they are shown beside what the model says", len(shown) == len(wants) and
+            all(abs(r["model_s"] / r["median_s"] - 1000) < 1e-6 for r in shown), shown[:2])
+    t.equal("somebody else agrees", daemon.post("/timings", batch("l2", "fast", rows, key)).json["confirmed"], len(wants))
+    t.equal("so they are prices", daemon.post("/optimize?wait=60", dict(model, fresh=True)).json["prices"]["exact"], 1.0)
+
+
 def test_near(t):
     # A class of its own model of device, then the same with other software.
+    profile = dict(daemon.get("/devices/rtx3090").json["profile"], name="near-card", gpu_names=["Near Card"])
+    t.equal("a profile", daemon.request("PUT", "/devices/near-card", profile).status, 200)
     rows = [row(i, "add", add_of(1000 + i), 1e-5) for i in range(3)]
     daemon.post("/timings", batch("n1", "n", rows, {"device": "Near Card", "driver": "1"}))
     daemon.post("/timings", batch("n2", "n", rows[:1], {"device": "Near Card", "driver": "2"}))
@@ -386,7 +414,7 @@ def test_many_at_once(t):
 
 
 tests = Tests()
-tests.run(setup, test_post, test_refused, test_small_bodies, test_trust, test_prices, test_near, test_class, test_revoke, test_require_measured, test_other_device, test_crash,
+tests.run(setup, test_post, test_refused, test_small_bodies, test_trust, test_prices, test_first_rows, test_near, test_class, test_revoke, test_require_measured, test_other_device, test_crash,
           test_many_at_once)
 tests.equal("stops", daemon.close(), 0)
 tests.end()

@@ -14,7 +14,7 @@
 static struct fixture f;
 static struct timings_got {
     enum mg_store_code code;
-    int64_t generation, added, known, suspect, confirmed, settled;
+    int64_t generation, added, known, suspect, unjudged, confirmed, settled;
     size_t n_wants, n_rows, n_jobs, total;
     char first[64];
     bool known_graph;
@@ -36,6 +36,7 @@ static void on_timings(void *ctx, const struct mg_store_result *result)
     g->added = t->added;
     g->known = t->known;
     g->suspect = t->suspect;
+    g->unjudged = t->unjudged;
     g->confirmed = t->confirmed;
     g->settled = t->settled;
     g->n_wants = t->n_wants;
@@ -74,6 +75,8 @@ static struct mg_timing_row row_of(uint32_t number, const char *signature, doubl
                                   .floor_s = 1e-5};
 }
 
+static const char *class_id = CLASS;
+
 static const struct timings_got *post(const char *agent, const char *token, const char *name,
                                       const struct mg_timing_row *rows, size_t n)
 {
@@ -82,7 +85,7 @@ static const struct timings_got *post(const char *agent, const char *token, cons
                                           .version = "1",
                                           .batch = name,
                                           .token = token,
-                                          .class = {CLASS, "card", "{\"device\":\"card\"}"},
+                                          .class = {class_id, "card", "{\"device\":\"card\"}"},
                                           .rows = rows,
                                           .n_rows = n};
     return ASK(add_timings, &batch, 1);
@@ -146,6 +149,65 @@ Test(store_timings, a_suspect_waits_for_another_agent_or_day)
     cr_expect_eq(got.suspect, 0);
     fixture_set_now(&f, f.now + 24 * 3600 * 1000);
     cr_expect_eq(post("one", "t", "b5", &fast, 1)->confirmed, 1, "or the same on another day");
+}
+
+/* Rows of `factor` times what the model says, of operators that nobody has measured yet. */
+static const struct timings_got *post_factor(const char *agent, const char *name, double factor)
+{
+    struct mg_timing_row rows[4];
+    char texts[4][64];
+    for (uint32_t i = 0; i < 4; i++) {
+        snprintf(texts[i], sizeof texts[i], "%s%u", name, i);
+        rows[i] = row_of(i, texts[i], 1e-3 * factor);
+        rows[i].key = mg_hash_bytes(texts[i], strlen(texts[i]), 0);
+        rows[i].floor_s = 0;
+    }
+    return post(agent, agent, name, rows, 4);
+}
+
+Test(store_timings, first_rows_do_not_vouch_for_themselves)
+{
+    cr_expect_eq(post_factor("one", "fast", 1e-3)->suspect, 4, "a thousand times too fast, and all alike");
+    cr_expect_eq(got.generation, 0, "nothing has a price by them");
+    cr_expect_eq(post_factor("one", "slow", 10)->suspect, 4, "too slow");
+    cr_expect_eq(post_factor("two", "fast", 1e-3)->confirmed, 4, "another agent agrees");
+    cr_expect_eq(post_factor("one", "faster", 0.5e-3)->suspect, 0, "from now on that is what this kind takes");
+}
+
+Test(store_timings, nobody_leads_the_ratios_away)
+{
+    cr_expect_eq(post_factor("one", "a", 1 / 4.9)->suspect, 0);
+    cr_expect_eq(post_factor("one", "b", 1 / 24.0)->suspect, 0, "within the band of what was accepted");
+    cr_expect_eq(post_factor("one", "c", 1 / 110.0)->suspect, 4, "but not of what that led to");
+}
+
+Test(store_timings, another_class_of_the_model_knows_the_kind)
+{
+    post_factor("one", "a", 20);
+    cr_expect_eq(post_factor("two", "a", 20)->confirmed, 4);
+    class_id = "00000000000000bb"; /* another driver, say */
+    cr_expect_eq(post_factor("three", "b", 25)->suspect, 0);
+    cr_expect_eq(post_factor("four", "c", 1.0 / 20)->suspect, 4);
+}
+
+Test(store_timings, what_nothing_judges_waits_until_a_profile_is_there)
+{
+    struct mg_timing_row rows[] = {row_of(0, "a", 1e-3), row_of(1, "bb", 1e-6), row_of(2, "ccc", 1e-3)};
+    for (int i = 0; i < 3; i++)
+        rows[i].model_s = rows[i].floor_s = 0;
+    cr_expect_eq(post("one", "t", "b1", rows, 3)->suspect, 3);
+    cr_expect_eq(got.unjudged, 3);
+    cr_expect_eq(post("one", "t", "b1", rows, 3)->unjudged, 3, "sent again nothing has changed");
+    for (int i = 0; i < 3; i++)
+        rows[i].model_s = 1e-3;
+    rows[2].median_s = 1.5e-3;
+    cr_expect_eq(post("one", "t", "b1", rows, 3)->confirmed, 1, "the profile has come");
+    cr_expect(got.known == 3 && got.unjudged == 0);
+    list();
+    cr_expect(!got.suspects[0], "plausible");
+    cr_expect(got.suspects[1], "a thousand times too fast");
+    cr_expect(got.suspects[2], "another time is another row's");
+    cr_expect_eq(post("one", "t", "b1", rows, 2)->confirmed, 0, "judged once");
 }
 
 Test(store_timings, drift_is_marked)

@@ -58,7 +58,7 @@ function agentRow(a) {
 function suspectRow(s) {
     return h("tr", null,
         h("td", null, s.device), h("td", {class: "name"}, `${s.op} ${s.signature}`), numeric(time(s.median_s)),
-        h("td", null, s.agent), h("td", null, when(s.at)));
+        numeric(s.model_s ? time(s.model_s) : "no profile names it"), h("td", null, s.agent), h("td", null, when(s.at)));
 }
 
 function profileRow(d) {
@@ -77,7 +77,7 @@ function draw(into, {devices, classes}, {agents}, {timings: suspects}) {
             ["Drifting"], ["Suspect"], ["Not measurable"]], classes.map(classRow)) : howToMeasure(),
         agents.length ? table("Agents", "Who measures", ["Agent", "Host", "Device", "State", "Seen", ["Timings"]], agents.map(agentRow)) : null,
         suspects.length ? table("Suspects", "They wait until another agent, or the same on another day, agrees",
-            ["Device", "Operator", ["Time"], "Agent", "Measured"], suspects.map(suspectRow)) : null,
+            ["Device", "Operator", ["Time"], ["By the model"], "Agent", "Measured"], suspects.map(suspectRow)) : null,
         table("Profiles", "What a run can ask for", ["Profile", "Devices of this name", ["Memory"], ["f32"], ["bf16"], ["Bandwidth"]],
             devices.map(profileRow)),
         measured && !agents.length ? h("p", {class: "faint"}, "No agent has come yet.") : null);
