@@ -213,6 +213,7 @@ static void publish_new(struct mg_searcher *s, struct mg_front *front)
     struct mg_arena_mark mark = mg_arena_mark(s->scratch);
     thin(s, keep);
     struct mg_arena *arena = s->arena;
+    uint32_t shown = 0;
     for (uint32_t i = 0; i < s->archive.count && mg_searcher_look(s); i++) {
         struct mg_state *state = s->archive.state[i];
         struct mg_point point;
@@ -223,9 +224,12 @@ static void publish_new(struct mg_searcher *s, struct mg_front *front)
         s->arena = arena;
         if (ok)
             show(s, state, &point);
+        shown += ok;
         mg_arena_rewind(s->scratch, mark);
     }
     s->unshown = s->stop ? s->unshown : 0;
+    s->showings++;
+    s->shown_last = shown;
 }
 
 void mg_front_update(struct mg_searcher *s, struct mg_front *front)

@@ -95,13 +95,21 @@ void mg_list_copy(struct mg_list *to, const struct mg_list *from)
     to->count = from->count;
 }
 
-/* The front is published within the seconds, too, as far as it was not shown on the way; at most a third of them are
- * kept for it. */
-static double time_to_publish(const struct mg_searcher *s)
+/* How many points there will be to publish at the end: where they are shown on the way, what came since then, and of
+ * that not much more than was worth showing the last time. */
+static uint32_t points_to_publish(const struct mg_searcher *s)
 {
     uint32_t most = s->archive.count < MG_FRONT_MAX ? s->archive.count : MG_FRONT_MAX;
-    double points = s->observer->plan && s->unshown < most ? s->unshown : most;
-    double seconds = points * s->publish_seconds;
+    if (!s->observer->plan)
+        return most;
+    uint32_t usual = s->showings > 1 ? 2 * s->shown_last + 4 : most, points = s->unshown < usual ? s->unshown : usual;
+    return points < most ? points : most;
+}
+
+/* The front is published within the seconds, too; at most a third of them are kept for it. */
+static double time_to_publish(const struct mg_searcher *s)
+{
+    double seconds = points_to_publish(s) * s->publish_seconds;
     return seconds < s->options->max_seconds / 3 ? seconds : s->options->max_seconds / 3;
 }
 

@@ -48,6 +48,8 @@ struct mg_searcher {
     uint32_t look_stride; /* evaluations between looks */
     double started, looked, stopped, last_report;
     uint32_t unshown;       /* states that came into the archive since the observer was last shown all it wants */
+    uint32_t showings;      /* how often it was shown what is new, */
+    uint32_t shown_last;    /* and how many points the last time */
     double publish_seconds; /* what publishing one plan takes: rises at once, falls slowly */
     bool stop;
     enum mg_stopped_by stopped_by;
