@@ -250,6 +250,8 @@ static int by_latency(const void *a, const void *b)
     const struct mg_point *x = a, *y = b;
     if (x->figures.latency_s != y->figures.latency_s)
         return x->figures.latency_s < y->figures.latency_s ? -1 : 1;
+    if (x->figures.peak_bytes != y->figures.peak_bytes)
+        return x->figures.peak_bytes < y->figures.peak_bytes ? -1 : 1;
     return strcmp(x->id, y->id);
 }
 
@@ -298,15 +300,49 @@ static void publish_marked(struct mg_searcher *s, struct mg_front *front, const 
         }
 }
 
+static void keep_pareto(struct mg_search_result *out)
+{
+    uint32_t kept = 0;
+    mg_front_sort(out->front, out->front_count);
+    for (uint32_t i = 0; i < out->front_count; i++)
+        if (kept == 0 || out->front[i].figures.peak_bytes < out->front[kept - 1].figures.peak_bytes)
+            out->front[kept++] = out->front[i];
+    out->front_count = kept;
+}
+
+static bool is_reached(const struct mg_search_result *out, const struct mg_figures *figures)
+{
+    for (uint32_t i = 0; i < out->front_count; i++)
+        if (out->front[i].figures.latency_s <= figures->latency_s &&
+            out->front[i].figures.peak_bytes <= figures->peak_bytes)
+            return true;
+    return false;
+}
+
+/* However short the search was, the front is nowhere worse than the baselines, whose plans are checked already. */
+static void add_baselines(const struct mg_searcher *s, struct mg_front *front, struct mg_search_result *out)
+{
+    for (uint32_t b = 0; b < out->baseline_count; b++)
+        for (uint32_t i = 0; i < out->baselines[b].point_count && out->front_count < MG_FRONT_MAX; i++) {
+            const struct mg_point *point = &out->baselines[b].points[i];
+            bool allowed = (point->techniques & ~s->options->techniques) == 0;
+            if (allowed && !is_reached(out, &point->figures)) {
+                out->front[out->front_count++] = *point;
+                front->accepted++;
+            }
+        }
+    keep_pareto(out);
+}
+
 void mg_front_finish(struct mg_searcher *s, struct mg_front *front, struct mg_search_result *out)
 {
     uint8_t keep[MG_ARCHIVE_MAX + 1];
     uint32_t kept = thin(s, keep);
-    out->front = MG_NEW_ARRAY(s->arena, struct mg_point, kept + 1);
+    out->front = MG_NEW_ARRAY(s->arena, struct mg_point, kept + MG_FRONT_MAX + 1);
     publish_marked(s, front, keep, out);
     if (out->front_count == 0) /* each was refused: the original stands, which was checked before all else */
         out->front[out->front_count++] = out->original;
-    mg_front_sort(out->front, out->front_count);
+    add_baselines(s, front, out);
     out->best = find_best(s, out);
     out->accepted = front->accepted;
     out->rejected = front->rejected;

@@ -36,7 +36,7 @@ static void check(const struct figure_network *network)
     bool reached = figures_print(network, &network->counted, &result);
     cr_expect_eq(result.evaluations, options.max_evaluations);
     cr_expect_eq(result.rejected, 0u);
-    cr_expect_eq(result.accepted, (uint64_t)result.front_count);
+    cr_expect_geq(result.accepted, (uint64_t)result.front_count);
     cr_expect_float_eq((double)result.original.figures.peak_bytes / 1e9, network->original_gb, 0.0006);
     cr_expect_float_eq(result.original.figures.latency_s, network->original_s, 0.00006);
     cr_expect(reached || SHARE > 1, "%s misses a floor of figures.def", network->name);

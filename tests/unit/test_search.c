@@ -384,6 +384,32 @@ static double slow_clock(void *context)
     return *time += 0.03;
 }
 
+static bool reaches(const struct mg_search_result *r, const struct mg_figures *figures)
+{
+    for (uint32_t i = 0; i < r->front_count; i++)
+        if (r->front[i].figures.latency_s <= figures->latency_s &&
+            r->front[i].figures.peak_bytes <= figures->peak_bytes)
+            return true;
+    return false;
+}
+
+Test(search, a_front_is_nowhere_worse_than_the_baselines)
+{
+    struct bench b;
+    struct mg_search_result result;
+    struct mg_error err;
+    open_network(&b, "bert-tiny", paper, 3, true);
+    b.options.max_evaluations = 1;
+    cr_assert_eq(mg_search(b.g, &b.options, &quiet, &b.arena, &result, &err), MG_OK, "%s", err.message);
+    cr_assert_gt(result.baselines[1].point_count, 2);
+    for (uint32_t k = 0; k < result.baseline_count; k++)
+        for (uint32_t i = 0; i < result.baselines[k].point_count; i++)
+            cr_expect(reaches(&result, &result.baselines[k].points[i].figures), "%s %u", result.baselines[k].name, i);
+    for (uint32_t i = 1; i < result.front_count; i++)
+        cr_expect_lt(result.front[i].figures.peak_bytes, result.front[i - 1].figures.peak_bytes);
+    close_network(&b);
+}
+
 Test(search, the_clock_changes_nothing_before_it_ends_the_search)
 {
     double time = 0;
