@@ -4,14 +4,12 @@
  * A batch whose canary kernel is more than 5 % slower than its best on this device is thrown away. What was measured is
  * posted until the daemon has it: a batch keeps its name, so that a retry after a lost answer adds nothing. Between
  * batches the device is closed. */
-#include <fcntl.h>
 #include <jansson.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
@@ -19,6 +17,7 @@
 #include "measure/calibrate.h"
 #include "measure/measure.h"
 #include "server/agent.h"
+#include "server/device_lock.h"
 #include "server/interrupt.h"
 #include "server/options.h"
 #include "server/timing_parse.h"
@@ -72,24 +71,6 @@ static bool look_at_device(struct mg_agent *a)
     snprintf(a->uuid, sizeof a->uuid, "%s", p->uuid);
     mg_engine_close(engine);
     return a->class_key != NULL;
-}
-
-/* One agent at a time measures on a device; -1: another one does. The model has no device. */
-static int lock_device(const struct mg_agent *a)
-{
-    char path[160];
-    if (strcmp(a->backend, "model") == 0)
-        return open("/dev/null", O_RDONLY | O_CLOEXEC);
-    snprintf(path, sizeof path, "/tmp/magisd-%s.lock", *a->uuid ? a->uuid : a->backend);
-    for (char *c = path + 5; *c; c++)
-        if (*c == '/')
-            *c = '_';
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0) {
-        close(fd);
-        fd = -1;
-    }
-    return fd;
 }
 
 /* ---- measuring ---- */
@@ -292,17 +273,17 @@ static bool in_hours(const struct mg_agent *a)
                                      : parts.tm_hour >= a->from_hour || parts.tm_hour < a->to_hour;
 }
 
-/* Why not now; NULL: now, with *lock held. */
+/* Why not now; NULL: now, with *lock held, or, with *lock -1, never: that is said. */
 static const char *reason_to_wait(const struct mg_agent *a, int *lock)
 {
     *lock = -1;
     if (!in_hours(a))
         return "it is not yet time, by --hours";
-    *lock = lock_device(a);
-    return *lock < 0 ? "another process measures on this device" : NULL;
+    return mg_device_lock(a->backend, a->uuid, lock) == MG_LOCK_TAKEN ? "another process measures on this device"
+                                                                      : NULL;
 }
 
-/* False: there is no more to do, or, with *good false, the daemon refuses us. */
+/* False: there is no more to do, or, with *good false, the daemon refuses us, or the lock is closed to us. */
 static bool work_once(struct mg_agent *a, bool *good)
 {
     int lock;
@@ -312,6 +293,9 @@ static bool work_once(struct mg_agent *a, bool *good)
         mg_agent_rest(a, in_hours(a) ? "busy" : "resting", IDLE_S);
         return !a->once || in_hours(a);
     }
+    *good = lock >= 0;
+    if (!*good)
+        return false;
     double start = now();
     enum mg_agent_turn turn = mg_agent_plan(a);
     if (turn == MG_TURN_NOTHING)

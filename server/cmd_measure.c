@@ -1,5 +1,7 @@
-/* Times on a device: the operators of a graph or of a list, or all that a profile needs. Rows are JSON objects, one a
- * line, behind a line that says where they come from; each is written as soon as it is measured. */
+/* Times on a device: the operators of a graph, of a plan or of a list, a plan as a whole, or all that a profile needs.
+ * Rows are JSON objects, one a line, behind a line that says where they come from; each is written as soon as it is
+ * measured, to a file (measure_file.h) or to a daemon (measure_post.h). */
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,13 +11,18 @@
 
 #include "measure/calibrate.h"
 #include "server/clock.h"
+#include "server/device_lock.h"
+#include "server/device_run.h"
 #include "server/file.h"
+#include "server/fill.h"
 #include "server/interrupt.h"
 #include "server/measure_file.h"
+#include "server/measure_post.h"
 #include "server/source.h"
 #include "server/timing_parse.h"
 #include "server/version.h"
 
+enum { LOOK_AGAIN_US = 50000 };
 static const double SAY_S = 10, SAY_LIVE_S = 0.2; /* between two words on the progress */
 
 struct measure {
@@ -24,7 +31,10 @@ struct measure {
     struct mg_engine *engine;
     struct mg_writer profile, class;
     struct mg_measure_file out;
-    struct mg_file list;
+    struct mg_measure_post post;
+    struct mg_file list, plan_file;
+    struct mg_plan *plan;                /* NULL: the graph as it is */
+    int lock;                            /* of the device; -1: not ours */
     uint64_t rows, failed, known, total; /* known: the file had them before */
     double start, until, said;           /* until: 0, no end */
     bool live;                           /* stderr is a terminal */
@@ -34,6 +44,17 @@ static const char *output_of(const struct measure *m)
 {
     const char *output = m->options->value[MG_OPTION_OUTPUT];
     return output ? output : "-";
+}
+
+/* Of a plan alone the comparison may be all that is wanted. */
+static bool to_file(const struct measure *m)
+{
+    return m->options->value[MG_OPTION_OUTPUT] || (!m->post.server && !m->plan);
+}
+
+static bool wants_rows(const struct measure *m)
+{
+    return to_file(m) || m->post.server;
 }
 
 static bool is_over(const struct measure *m)
@@ -50,9 +71,13 @@ static enum mg_code find_class(struct measure *m, struct mg_error *err)
     return mg_writer_finish(&m->class) ? MG_OK : mg_fail(err, MG_ERR_NOMEM, "", "out of memory");
 }
 
-static enum mg_code add_lines(struct measure *m, struct mg_writer *lines, struct mg_error *err)
+/* Ends the writer of a line. */
+static enum mg_code add_line(struct measure *m, struct mg_writer *line, struct mg_error *err)
 {
-    return mg_measure_file_add(&m->out, lines) ? MG_OK : mg_fail(err, MG_ERR_INTERNAL, "", "nothing more is measured");
+    bool good = mg_writer_finish(line) && (!to_file(m) || mg_measure_file_add(&m->out, line->data, line->size)) &&
+                (!m->post.server || mg_measure_post_add(&m->post, line->data, line->size));
+    mg_writer_release(line);
+    return good ? MG_OK : mg_fail(err, MG_ERR_INTERNAL, "", "nothing more is measured");
 }
 
 /* The first line: who measured, on what. `magisd timings import` takes the file as it is. */
@@ -77,7 +102,7 @@ static enum mg_code write_batch(struct measure *m, struct mg_error *err)
                                                            .canary_before_s = canary,
                                                            .canary_after_s = canary,
                                                            .canary_best_s = canary});
-    return add_lines(m, &line, err);
+    return add_line(m, &line, err);
 }
 
 static enum mg_code write_row(struct measure *m, const char *op, const char *signature, enum mg_timing_status status,
@@ -96,7 +121,7 @@ static enum mg_code write_row(struct measure *m, const char *op, const char *sig
                                                        .workspace = timing->workspace_bytes,
                                                        .clock_mhz = timing->clock_mhz,
                                                        .throttled = timing->throttled});
-    return add_lines(m, &line, err);
+    return add_line(m, &line, err);
 }
 
 /* ---- what is said meanwhile ---- */
@@ -160,6 +185,58 @@ static enum mg_code measure_graph(struct measure *m, struct mg_error *err)
         code = measure_one(m, plan->prices[i].name, plan->prices[i].signature, err);
     return code;
 }
+
+/* ---- a plan ---- */
+
+/* The distinct operators of its steps, whole and in parts; copies are no operators. */
+static enum mg_code measure_steps(struct measure *m, struct mg_error *err)
+{
+    const struct mg_plan *plan = m->plan;
+    bool *wanted = MG_NEW_ARRAY(&m->source.arena, bool, plan->price_count);
+    enum mg_code code = MG_OK;
+    for (size_t i = 0; i < plan->step_count; i++)
+        for (uint32_t k = 0; plan->steps[i].kind == MG_STEP_COMPUTE && k < plan->steps[i].price_count; k++)
+            wanted[plan->refs[plan->steps[i].price + k]] = true;
+    for (size_t i = 0; i < plan->price_count; i++)
+        m->total += wanted[i];
+    for (size_t i = 0; code == MG_OK && i < plan->price_count; i++)
+        if (wanted[i])
+            code = measure_one(m, plan->prices[i].name, plan->prices[i].signature, err);
+    return code;
+}
+
+static bool must_stop(void *context)
+{
+    return is_over(context);
+}
+
+static void go_on(void *context)
+{
+    (void)context;
+}
+
+/* As a whole: what it took, beside what was predicted. */
+static enum mg_code execute(struct measure *m, struct mg_error *err)
+{
+    const struct mg_graph *g = m->source.graph;
+    struct mg_arena *arena = &m->source.arena;
+    const struct mg_device_watch watch = {must_stop, go_on, m, m->until > 0 ? m->until : INFINITY};
+    double **given = mg_fill_values(g, &m->source.model, MG_FILL_NORMAL, 1, arena);
+    double **results = MG_NEW_ARRAY(arena, double *, g->value_count);
+    struct mg_device_run run;
+    enum mg_code code = mg_device_run(m->engine, g, m->plan, 1, &watch, given, results, arena, &run, err);
+    if (code == MG_OK)
+        mg_device_run_print(m->out.fd == STDOUT_FILENO ? stderr : stdout, "plan", &run, m->plan);
+    return code == MG_ERR_CANCELLED ? MG_OK : code;
+}
+
+static enum mg_code measure_plan(struct measure *m, struct mg_error *err)
+{
+    enum mg_code code = wants_rows(m) ? measure_steps(m, err) : MG_OK;
+    return code == MG_OK && !is_over(m) ? execute(m, err) : code;
+}
+
+/* ---- a list ---- */
 
 /* {"op": ..., "signature": ..., anything else}: members that are not known are left alone. */
 static enum mg_code measure_line(struct measure *m, const char *line, size_t size, struct mg_error *err)
@@ -226,34 +303,75 @@ static int calibrate(struct measure *m)
     return good ? MG_EXIT_DONE : MG_EXIT_FAILED;
 }
 
+/* One process at a time measures on a device: waits until that is us, or the time is over. */
+static bool lock_device(struct measure *m)
+{
+    const struct mg_engine_properties *p = mg_engine_properties(m->engine);
+    enum mg_lock lock;
+    bool said = false;
+    while ((lock = mg_device_lock(p->backend, p->uuid, &m->lock)) == MG_LOCK_TAKEN && !is_over(m)) {
+        if (!said)
+            fprintf(stderr, "magisd measure: another process measures on %s; waiting until it is done\n", p->device);
+        said = true;
+        usleep(LOOK_AGAIN_US);
+    }
+    return lock != MG_LOCK_REFUSED;
+}
+
+static enum mg_code read_plan(struct measure *m, struct mg_error *err)
+{
+    return m->plan_file.data
+               ? mg_plan_read(m->source.graph, m->plan_file.data, m->plan_file.size, &m->source.arena, &m->plan, err)
+               : MG_OK;
+}
+
+static enum mg_code measure_what(struct measure *m, struct mg_error *err)
+{
+    enum mg_code code = wants_rows(m) ? write_batch(m, err) : MG_OK;
+    if (code != MG_OK)
+        return code;
+    return m->list.data ? measure_list(m, err) : m->plan ? measure_plan(m, err) : measure_graph(m, err);
+}
+
 static int measure(void *context)
 {
     struct measure *m = context;
     struct mg_error err;
+    if (read_plan(m, &err) != MG_OK)
+        return mg_source_complain_plan(&m->source, m->options->value[MG_OPTION_PLAN], m->plan_file.data,
+                                       m->plan_file.size, &err);
+    if (!lock_device(m))
+        return MG_EXIT_FAILED;
     if (mg_options_flag(m->options, MG_OPTION_CALIBRATE))
-        return calibrate(m);
+        return m->lock >= 0 ? calibrate(m) : mg_interrupted() ? MG_EXIT_INTERRUPTED : MG_EXIT_FAILED;
     enum mg_code code = find_class(m, &err);
-    if (code == MG_OK && !mg_measure_file_open(&m->out, output_of(m), m->class.data, &m->source.arena))
+    if (code == MG_OK && to_file(m) && !mg_measure_file_open(&m->out, output_of(m), m->class.data, &m->source.arena))
         return MG_EXIT_USAGE;
-    if (code == MG_OK)
-        code = write_batch(m, &err);
-    if (code == MG_OK)
-        code = m->list.data ? measure_list(m, &err) : measure_graph(m, &err);
+    if (code == MG_OK && m->lock >= 0)
+        code = measure_what(m, &err);
+    bool taken = mg_measure_post_end(&m->post);
     if (code != MG_OK)
         return mg_source_complain("measure", &err);
-    say_end(m);
-    return mg_interrupted() ? MG_EXIT_INTERRUPTED : MG_EXIT_DONE;
+    if (wants_rows(m))
+        say_end(m);
+    return mg_interrupted() ? MG_EXIT_INTERRUPTED : taken ? MG_EXIT_DONE : MG_EXIT_FAILED;
 }
 
 /* ---- the command ---- */
 
-/* One thing to measure: a source, a list, or the device itself. */
+/* One thing to measure: a source, perhaps with a plan of it, a list, or the device itself. */
 static bool arguments_fit(const struct mg_options *options)
 {
-    bool calibrate = mg_options_flag(options, MG_OPTION_CALIBRATE), list = options->value[MG_OPTION_FROM] != NULL;
-    if (options->argument_count + calibrate + list == 1 && options->value[MG_OPTION_DEVICE])
+    bool calibrate = mg_options_flag(options, MG_OPTION_CALIBRATE), list = options->value[MG_OPTION_FROM] != NULL,
+         plan = options->value[MG_OPTION_PLAN] != NULL,
+         kept = options->value[MG_OPTION_DATA] || options->value[MG_OPTION_SERVER];
+    if (options->argument_count + calibrate + list == 1 && options->value[MG_OPTION_DEVICE] &&
+        (!plan || options->argument_count) && !(calibrate && kept))
         return true;
-    fprintf(stderr, "usage: magisd measure SOURCE | --from FILE | --calibrate  --device cpu|cuda:0 [-o FILE]\n");
+    fprintf(stderr,
+            "usage: magisd measure SOURCE [--plan FILE] | --from FILE  --device cpu|cuda:0 [-o FILE] [--data DIR | "
+            "--server URL]\n"
+            "       magisd measure --calibrate  --device cpu|cuda:0 [-o FILE]\n");
     return false;
 }
 
@@ -270,11 +388,13 @@ static void begin(struct measure *m)
 static int measure_all(struct measure *m)
 {
     const struct mg_options *options = m->options;
-    const char *list = options->value[MG_OPTION_FROM];
+    const char *list = options->value[MG_OPTION_FROM], *plan = options->value[MG_OPTION_PLAN];
     struct mg_error err;
-    if (!arguments_fit(options) || (list && !mg_file_open(&m->list, list)))
+    if (!arguments_fit(options) || (list && !mg_file_open(&m->list, list)) ||
+        (plan && !mg_file_open(&m->plan_file, plan)))
         return MG_EXIT_USAGE;
     int code = MG_EXIT_DONE;
+    m->source.keep_contents = plan != NULL;
     begin(m);
     if (options->argument_count)
         code = mg_source_open(&m->source, options, options->argument[0]);
@@ -282,6 +402,8 @@ static int measure_all(struct measure *m)
         mg_arena_init(&m->source.arena, SIZE_MAX);
     if (code == MG_EXIT_DONE && mg_engine_open(options->value[MG_OPTION_DEVICE], &m->engine, &err) != MG_OK)
         code = mg_source_complain("measure", &err);
+    if (code == MG_EXIT_DONE && !mg_measure_post_open(&m->post, options))
+        code = MG_EXIT_USAGE;
     if (code == MG_EXIT_DONE)
         code = mg_source_guard(&m->source.arena, measure, m);
     return code;
@@ -290,17 +412,21 @@ static int measure_all(struct measure *m)
 int mg_cmd_measure(int argc, char **argv)
 {
     struct mg_options options;
-    struct measure m = {.options = &options, .out = {.fd = -1}};
+    struct measure m = {.options = &options, .out = {.fd = -1}, .lock = -1};
     int code;
     mg_writer_init(&m.profile);
     if (mg_options_parse(&options, MG_COMMAND_MEASURE, argc, argv, &code))
         code = measure_all(&m);
     mg_engine_close(m.engine);
     mg_measure_file_close(&m.out);
+    mg_measure_post_release(&m.post);
+    if (m.lock >= 0)
+        close(m.lock);
     mg_writer_release(&m.profile);
     mg_writer_release(&m.class);
     mg_source_release(&m.source);
     mg_file_close(&m.list);
+    mg_file_close(&m.plan_file);
     mg_options_release(&options);
     return code;
 }

@@ -166,26 +166,15 @@ static int print_json(const struct run *r, const struct mg_plan *original)
     return good ? MG_EXIT_DONE : MG_EXIT_FAILED;
 }
 
-static void print_measured(const char *what, const struct mg_device_run *run, const struct mg_plan *plan)
-{
-    const struct mg_figures *f = &plan->figures;
-    printf("%s: %.6f s (%u runs, +- %.6f), by its operators alone %.6f s; the plan says %.6f s on %s\n", what,
-           run->seconds, run->timing.n, run->timing.mad_s, run->predicted_s, f->latency_s, plan->device.name);
-    printf("  peak %llu bytes (stated %llu), arena %llu (%llu), host %llu (%llu)\n",
-           (unsigned long long)run->facts.peak_bytes, (unsigned long long)f->peak_bytes,
-           (unsigned long long)run->facts.arena_bytes, (unsigned long long)f->arena_bytes,
-           (unsigned long long)run->facts.host_bytes, (unsigned long long)f->host_bytes);
-}
-
 static void print_times(const struct run *r, const struct mg_plan *original)
 {
     char name[256];
     mg_answer_visible(r->source.graph->name, name, sizeof name);
     if (r->device) {
         printf("%s on %s\n", name, r->device);
-        print_measured("original", &r->measured, original);
+        mg_device_run_print(stdout, "original", &r->measured, original);
         if (r->plan)
-            print_measured("plan", &r->plan_measured, r->plan);
+            mg_device_run_print(stdout, "plan", &r->plan_measured, r->plan);
         return;
     }
     printf("%s: %.3f s in the reference executor, arena %llu bytes\n", name, r->seconds,

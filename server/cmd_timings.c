@@ -1,18 +1,15 @@
 /* `magisd timings list|export|import|missing|stats`, of a daemon (--server), or of a directory that no daemon
  * uses (--data). */
 #include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "server/file.h"
 #include "server/http_client.h"
 #include "server/options.h"
+#include "server/own_daemon.h"
 
 enum { MOST_FILE = 1 << 30, LINES_AT_ONCE = 20000, PAGE = 2000 };
 
@@ -242,7 +239,7 @@ static bool is_batch(const char *line, size_t size)
 }
 
 struct sent {
-    json_int_t added, known, suspect;
+    json_int_t added, known, suspect, unjudged, confirmed;
 };
 
 static bool send_lines(const struct timings *t, const char *data, size_t size, struct sent *sum)
@@ -254,6 +251,8 @@ static bool send_lines(const struct timings *t, const char *data, size_t size, s
     sum->added += json_integer_value(json_object_get(root, "added"));
     sum->known += json_integer_value(json_object_get(root, "known"));
     sum->suspect += json_integer_value(json_object_get(root, "suspect"));
+    sum->unjudged += json_integer_value(json_object_get(root, "unjudged"));
+    sum->confirmed += json_integer_value(json_object_get(root, "confirmed"));
     json_decref(root);
     free(answer.body);
     return true;
@@ -315,8 +314,14 @@ static int import(const struct timings *t)
     }
     bool good = send_pieces(t, data, size, &sum);
     free(data);
-    printf("%lld added, %lld known before, %lld suspect\n", (long long)sum.added, (long long)sum.known,
-           (long long)sum.suspect);
+    printf("%lld added, %lld known before, %lld suspect, %lld confirmed\n", (long long)sum.added, (long long)sum.known,
+           (long long)sum.suspect, (long long)sum.confirmed);
+    if (sum.unjudged)
+        fprintf(
+            stderr,
+            "magisd timings: %lld wait, since no profile names their device and nothing says what to expect: put "
+            "one there (magisd measure --calibrate; PUT /devices/NAME, or DIR/devices/NAME.json) and import again\n",
+            (long long)sum.unjudged);
     return good ? MG_EXIT_DONE : MG_EXIT_FAILED;
 }
 
@@ -375,59 +380,17 @@ static int stats(const struct timings *t)
     return MG_EXIT_DONE;
 }
 
-/* ---- without a running daemon: one of our own on DIR, for as long as it takes ---- */
-
-struct own {
-    pid_t pid;
-    char place[4200]; /* unix:DIR/timings.sock */
-};
-
-static bool open_own(const char *dir, struct own *own)
-{
-    char port[4200];
-    snprintf(own->place, sizeof own->place, "unix:%.4000s/timings.sock", dir);
-    snprintf(port, sizeof port, "%.4000s/timings.address", dir);
-    unlink(port);
-    own->pid = fork();
-    if (own->pid == 0) {
-        int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-        dup2(null, STDOUT_FILENO);
-        dup2(null, STDERR_FILENO);
-        execl("/proc/self/exe", "magisd", "serve", "--data", dir, "--listen", own->place, "--port-file", port,
-              "--quiet", (char *)NULL);
-        _exit(127);
-    }
-    for (unsigned i = 0; own->pid > 0 && access(port, F_OK) != 0; i++) {
-        if (i == 3000 || waitpid(own->pid, NULL, WNOHANG) != 0) {
-            fprintf(stderr,
-                    "magisd timings: %s is not free: where a daemon runs on it, ask that by --server URL instead of "
-                    "--data\n",
-                    dir);
-            return false;
-        }
-        usleep(10000);
-    }
-    unlink(port);
-    return own->pid > 0;
-}
-
-static void close_own(const struct own *own)
-{
-    kill(own->pid, SIGTERM);
-    waitpid(own->pid, NULL, 0);
-}
-
 static int run_on(const struct mg_options *options, const struct timings *t, int (*verb)(const struct timings *t))
 {
-    struct own own;
+    struct mg_own_daemon own;
     const char *dir = options->value[MG_OPTION_DATA];
     if (!dir || options->value[MG_OPTION_SERVER])
         return verb(t);
-    if (!open_own(dir, &own))
+    if (!mg_own_daemon_open(&own, dir, "timings"))
         return MG_EXIT_FAILED;
     const struct timings here = {options, own.place};
     int code = verb(&here);
-    close_own(&own);
+    mg_own_daemon_close(&own);
     return code;
 }
 

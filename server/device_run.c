@@ -64,3 +64,14 @@ enum mg_code mg_device_run(struct mg_engine *engine, const struct mg_graph *g, c
     mg_program_free(program);
     return code;
 }
+
+void mg_device_run_print(FILE *out, const char *what, const struct mg_device_run *run, const struct mg_plan *plan)
+{
+    const struct mg_figures *f = &plan->figures;
+    fprintf(out, "%s: %.6f s (%u runs, +- %.6f), by its operators alone %.6f s; the plan says %.6f s on %s\n", what,
+            run->seconds, run->timing.n, run->timing.mad_s, run->predicted_s, f->latency_s, plan->device.name);
+    fprintf(out, "  peak %llu bytes (stated %llu), arena %llu (%llu), host %llu (%llu)\n",
+            (unsigned long long)run->facts.peak_bytes, (unsigned long long)f->peak_bytes,
+            (unsigned long long)run->facts.arena_bytes, (unsigned long long)f->arena_bytes,
+            (unsigned long long)run->facts.host_bytes, (unsigned long long)f->host_bytes);
+}

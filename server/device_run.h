@@ -2,6 +2,8 @@
 #ifndef MG_SERVER_DEVICE_RUN_H
 #define MG_SERVER_DEVICE_RUN_H
 
+#include <stdio.h>
+
 #include "measure/program.h"
 
 struct mg_device_run {
@@ -22,5 +24,7 @@ struct mg_device_watch {
 enum mg_code mg_device_run(struct mg_engine *engine, const struct mg_graph *g, const struct mg_plan *plan,
                            uint64_t seed, const struct mg_device_watch *watch, double *const *given, double **results,
                            struct mg_arena *arena, struct mg_device_run *out, struct mg_error *err) MG_WARN_UNUSED;
+/* What it took, beside what the plan says. */
+void mg_device_run_print(FILE *out, const char *what, const struct mg_device_run *run, const struct mg_plan *plan);
 
 #endif

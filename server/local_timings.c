@@ -1,10 +1,12 @@
 #include "server/local_timings.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "store/owner.h"
 #include "store/timings.h"
 
 struct choice {
@@ -77,8 +79,14 @@ static mg_store *open_store(const char *dir)
 {
     const struct mg_store_config config = {.dir = dir, .read_only = true};
     mg_store *store;
-    char message[256], file[4096];
-    if (snprintf(file, sizeof file, "%s/store.db", dir) >= (int)sizeof file || access(file, R_OK) != 0) {
+    char message[4400], file[4096];
+    bool fits = snprintf(file, sizeof file, "%s/store.db", dir) < (int)sizeof file;
+    if (fits && access(file, R_OK) != 0 && errno == EACCES && mg_owner_explain(file, message, sizeof message)) {
+        fprintf(stderr, "magisd: --data %s: %s: ask its owner to let you read it, or run this as that user\n", dir,
+                message);
+        return NULL;
+    }
+    if (!fits || access(file, R_OK) != 0) {
         fprintf(stderr, "magisd: --data %s: no daemon or agent has kept anything there\n", dir);
         return NULL;
     }

@@ -121,11 +121,9 @@ bool mg_measure_file_knows(const struct mg_measure_file *file, const char *op, c
     return file->known_count && bsearch(&key, file->known, file->known_count, sizeof key, by_key);
 }
 
-bool mg_measure_file_add(const struct mg_measure_file *file, struct mg_writer *lines)
+bool mg_measure_file_add(const struct mg_measure_file *file, const char *lines, size_t size)
 {
-    bool good = mg_writer_finish(lines) && mg_write_all(file->fd, lines->data, lines->size);
-    mg_writer_release(lines);
-    return good || complain("what was measured cannot be written", strerror(errno));
+    return mg_write_all(file->fd, lines, size) || complain("what was measured cannot be written", strerror(errno));
 }
 
 void mg_measure_file_close(struct mg_measure_file *file)

@@ -21,8 +21,8 @@ struct mg_measure_file {
 bool mg_measure_file_open(struct mg_measure_file *file, const char *path, const char *class_key,
                           struct mg_arena *arena);
 bool mg_measure_file_knows(const struct mg_measure_file *file, const char *op, const char *signature);
-/* Whole lines; ends the writer. */
-bool mg_measure_file_add(const struct mg_measure_file *file, struct mg_writer *lines);
+/* Whole lines. */
+bool mg_measure_file_add(const struct mg_measure_file *file, const char *lines, size_t size);
 void mg_measure_file_close(struct mg_measure_file *file);
 
 #endif

@@ -82,6 +82,13 @@ static bool read_arguments(struct mg_options *options, int argc, char **argv)
     return true;
 }
 
+/* For the daemon and its agents: timings are used and handed over only where the command line says so. */
+static bool is_meant_for_others(enum mg_option id, enum mg_command command)
+{
+    return (id == MG_OPTION_DATA && (command == MG_COMMAND_OPTIMIZE || command == MG_COMMAND_MEASURE)) ||
+           (id == MG_OPTION_SERVER && command == MG_COMMAND_MEASURE);
+}
+
 static bool read_environment(struct mg_options *options)
 {
     for (unsigned id = 0; id < MG_OPTION_COUNT; id++) {
@@ -92,8 +99,8 @@ static bool read_environment(struct mg_options *options)
         variable[at] = '\0';
         const char *text = getenv(variable);
         bool belongs = mg_option_table[id].commands & (1u << options->command);
-        if (id == MG_OPTION_DATA && options->command == MG_COMMAND_OPTIMIZE)
-            continue; /* meant for the daemon: timings are used only where the command line says so */
+        if (is_meant_for_others((enum mg_option)id, options->command))
+            continue;
         if (text && *text && belongs && id != MG_OPTION_HELP && !options->value[id] &&
             !apply(options, (enum mg_option)id, text, "", variable))
             return false;

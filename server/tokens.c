@@ -14,6 +14,7 @@
 
 #include "base/digest.h"
 #include "server/clock.h"
+#include "store/owner.h"
 
 enum { RANDOM_BYTES = 30, MAX_TOKENS = 10000 };
 
@@ -262,14 +263,21 @@ static void make_text(char *text)
     *at = '\0';
 }
 
-/* Commands take turns. */
+/* Commands take turns. -1: it cannot be had. */
 static int lock(const char *data_dir, struct mg_error *err)
 {
-    char path[4096];
+    char path[4096], owner[4400];
     int fd = path_of(data_dir, "tokens.lock", path, sizeof path) ? open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600) : -1;
-    if (fd < 0 || flock(fd, LOCK_EX) != 0)
-        (void)mg_fail(err, MG_ERR_INVALID, "", "%s: %s", data_dir, strerror(errno));
-    return fd;
+    if (fd >= 0 && flock(fd, LOCK_EX) == 0)
+        return fd;
+    int problem = errno;
+    if (problem == EACCES && mg_owner_explain(path, owner, sizeof owner))
+        (void)mg_fail(err, MG_ERR_INVALID, "", "%s: run this as that user", owner);
+    else
+        (void)mg_fail(err, MG_ERR_INVALID, "", "%s: %s", data_dir, strerror(problem));
+    if (fd >= 0)
+        close(fd);
+    return -1;
 }
 
 static struct mg_token *find_name(struct mg_token *list, size_t count, const char *name)

@@ -16,6 +16,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "store/owner.h"
 #include "store/store_priv.h"
 
 struct why {
@@ -112,18 +113,37 @@ static enum mg_store_code check_dir(const mg_store *store, const struct why *why
     return MG_STORE_OK;
 }
 
+/* What a daemon that ran as another user has made: said before anything is tried on it. */
+static enum mg_store_code check_owners(const mg_store *store, const struct why *why)
+{
+    static const char *const names[] = {"lock",  "store.db", "store.db-wal", "store.db-shm", "cache",
+                                        "spool", "backup",   "devices",      "tokens.json",  "tokens.lock"};
+    char text[4400];
+    bool foreign = false;
+    for (size_t i = 0; !foreign && i < sizeof names / sizeof *names; i++) {
+        char *path = text_of("%s/%s", store->dir, names[i]);
+        foreign = mg_owner_explain(path, text, sizeof text);
+        free(path);
+    }
+    return !foreign ? MG_STORE_OK
+                    : because(why, MG_STORE_IO,
+                              "%s: run this as that user, or as root make the directory this one's (chown -R %lu %s)",
+                              text, (unsigned long)geteuid(), store->dir);
+}
+
 static enum mg_store_code take_lock(mg_store *store, const struct why *why)
 {
     char *path = text_of("%s/lock", store->dir), owner[32] = "";
     store->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     free(path);
     if (store->lock_fd < 0) {
-        return because(why, MG_STORE_IO, "cannot open the lock of %s: %s", store->dir, strerror(errno));
+        return because(why, MG_STORE_IO, "cannot open the lock %s/lock: %s", store->dir, strerror(errno));
     }
     if (flock(store->lock_fd, LOCK_EX | LOCK_NB) != 0) {
         ssize_t n = pread(store->lock_fd, owner, sizeof owner - 1, 0);
         owner[n > 0 ? strcspn(owner, "\n") : 0] = 0;
-        return because(why, MG_STORE_LOCKED, "%s is in use by another magisd (process %s)", store->dir, owner);
+        return because(why, MG_STORE_LOCKED, "%s is in use by another magisd (process %s has %s/lock)", store->dir,
+                       owner, store->dir);
     }
     int n = snprintf(owner, sizeof owner, "%ld\n", (long)getpid());
     if (ftruncate(store->lock_fd, 0) != 0 || pwrite(store->lock_fd, owner, (size_t)n, 0) != n) {
@@ -359,7 +379,8 @@ static enum mg_store_code open_all(mg_store *store, const struct why *why)
     if (code == MG_STORE_OK && store->config.read_only) {
         code = open_reader(store, why);
     } else if (code == MG_STORE_OK) {
-        code = take_lock(store, why);
+        code = check_owners(store, why);
+        code = code == MG_STORE_OK ? take_lock(store, why) : code;
         code = code == MG_STORE_OK ? open_files(store, why) : code;
     }
     for (size_t i = 0; code == MG_STORE_OK && i < MG_STORE_FILES; i++) {

@@ -29,6 +29,10 @@ def rows_of(name):
 def test_usage(t):
     for arguments in (["measure"], ["measure", "zoo:mlp"], ["measure", "--device", "cpu"],
                       ["measure", "zoo:mlp", "--calibrate", "--device", "cpu"],
+                      ["measure", "zoo:mlp", "--device", "cpu", "--data", path("a"), "--server", "http://127.0.0.1:1"],
+                      ["measure", "--calibrate", "--device", "cpu", "--data", path("a")],
+                      ["measure", "--from", path("missing"), "--plan", path("missing"), "--device", "cpu"],
+                      ["measure", "zoo:mlp", "--plan", path("missing"), "--device", "cpu"],
                       ["measure", "zoo:mlp", "--device", "abacus"], ["run", "zoo:mlp", "--device", "abacus"],
                       ["measure", "--from", path("missing"), "--device", "cpu"]):
         t.equal(" ".join(arguments), run(*arguments).returncode, 2)
@@ -164,6 +168,106 @@ def test_run(t):
                 abs(here["l2"] - output["l2"]) <= 1e-4 * max(1, abs(output["l2"])), (here, output))
 
 
+def kept_in(data):
+    """What lies in a directory."""
+    lines = [json.loads(line) for line in run("timings", "export", "--data", data).stdout.splitlines()]
+    return [line for line in lines if "signature" in line]
+
+
+def write_wants(name, count, first=1):
+    with open(path(name), "w") as want:
+        for n in range(first, first + count):
+            want.write(json.dumps({"op": "add", "signature": "f32;f32[%d],f32[%d]->f32[%d]" % (3 * (n * 4096,))}) + "\n")
+
+
+def test_kept(t):
+    """--data: timings lie in a directory as soon as they are measured."""
+    _, rows = rows_of("got.ndjson")
+    answer = run("measure", *NET, "--device", "cpu", "--data", path("kept"))
+    t.check("kept", answer.returncode == 0 and "%d added, %d of them wait" % (len(rows), len(rows)) in answer.stderr, answer)
+    t.check("nothing is printed, and what to do is said", answer.stdout == "" and "no profile names this device" in answer.stderr, answer)
+    t.equal("what the graph needs", {(r["op"], r["signature"]) for r in kept_in(path("kept"))}, {(r["op"], r["signature"]) for r in rows})
+    os.makedirs(path("kept/devices"), exist_ok=True)
+    json.dump(json.load(open(path("cpu.json"))), open(path("kept/devices/cpu.json"), "w"))
+    answer = run("measure", *NET, "--device", "cpu", "--data", path("kept"), "-o", path("both.ndjson"))
+    t.check("with a profile they are judged", answer.returncode == 0 and "no profile" not in answer.stderr, answer)
+    t.equal("and written as well", len(rows_of("both.ndjson")[1]), len(rows))
+    priced = run("optimize", *NET, "--device", path("cpu.json"), "--evaluations", "20", "--data", path("kept"), "--json")
+    t.check("they price", json.loads(priced.stdout)["prices"]["exact"] > 0.3, priced)
+    write_wants("wants.ndjson", 300)
+    command = [MAGISD, "measure", "--from", path("wants.ndjson"), "--device", "cpu", "--data", path("kept")]
+    for number, status in ((signal.SIGTERM, 130), (signal.SIGKILL, -signal.SIGKILL)):
+        running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        time.sleep(3)
+        running.send_signal(number)
+        _, err = running.communicate(timeout=60)
+        t.check("ended by %d" % number, running.returncode in (status, 0), (running.returncode, err))
+        time.sleep(1)  # the daemon of its own ends with it
+        now = kept_in(path("kept"))
+        t.check("what was measured stays", len(now) > 2 * len(rows), len(now))
+    owner = Daemon(data=path("kept"))
+    busy = run(*command[1:])
+    t.check("not beside a daemon", busy.returncode == 2 and "in use by another magisd" in busy.stderr and "--server" in busy.stderr, busy)
+    owner.close()
+
+
+def test_handed_over(t):
+    """--server: to a daemon, also to one that is away for a while."""
+    daemon = Daemon(data=path("served"))
+    there = ["--server", "http://" + daemon.address]
+    answer = run("measure", *NET, "--device", "cpu", *there)
+    taken = lambda: daemon.get("/timings?limit=2000").json["timings"]
+    t.check("handed over", answer.returncode == 0 and answer.stdout == "" and len(taken()) == len(rows_of("got.ndjson")[1]), answer)
+    quiet = subprocess.run([MAGISD, "measure", *NET, "--device", "cpu", "--max-seconds", "0.001"], capture_output=True, text=True,
+                           env={**os.environ, "MAGISD_SERVER": "http://127.0.0.1:1", "MAGISD_DATA": path("nowhere")})
+    t.check("not for what the environment says", quiet.returncode == 0 and quiet.stdout.startswith("{") and not os.path.exists(path("nowhere")), quiet)
+    write_wants("away.ndjson", 400, 400)
+    before = len(taken())
+    running = subprocess.Popen([MAGISD, "measure", "--from", path("away.ndjson"), "--device", "cpu", *there, "--max-seconds", "9",
+                                "-o", path("away-got.ndjson")], stderr=subprocess.PIPE, text=True)
+    while len(taken()) == before and running.poll() is None:
+        time.sleep(0.05)
+    seen = {(r["agent"], r["batch"], r["row"]) for r in taken()}
+    daemon.listen = daemon.address
+    daemon.stop(signal.SIGKILL)
+    time.sleep(3)
+    daemon.start()
+    t.equal("what was acknowledged is there", seen - {(r["agent"], r["batch"], r["row"]) for r in taken()}, set())
+    _, err = running.communicate(timeout=100)
+    now = taken()
+    t.check("the rest comes when it is back", running.returncode == 0 and "cannot be reached" in err, (running.returncode, err))
+    t.equal("each row once", len({(r["agent"], r["batch"], r["row"]) for r in now}), len(now))
+    t.equal("all that was measured", len(now) - before, len(rows_of("away-got.ndjson")[1]))
+    made = run("token", "add", "reader", "--role", "read", "--data", path("served"))
+    refused = run("measure", *NET, "--device", "cpu", *there, "--token", made.stdout.strip())
+    t.check("a reader's token is refused first", refused.returncode == 1 and "measure" in refused.stderr and
+            "0 operators" not in refused.stderr, refused)
+    daemon.close()
+
+
+def test_plan(t):
+    """The operators of a plan, parts and all, and the plan as a whole."""
+    net = ["zoo:mlp", "--set", "batch=4096", "--training", "loss=mse,optimizer=sgd"]
+    made = run("optimize", *net, "--device", path("cpu.json"), "--evaluations", "3000", "--memory-ratio", "0.7", "-o", path("cut.json"))
+    plan = json.load(open(path("cut.json")))
+    t.check("a plan with regions", made.returncode == 0 and plan["regions"], made)
+    answer = run("measure", *net, "--plan", path("cut.json"), "--device", "cpu")
+    t.check("what it took beside what it says", answer.returncode == 0 and answer.stdout.startswith("plan: ") and
+            "the plan says" in answer.stdout and "peak" in answer.stdout and "operators measured" not in answer.stderr, answer)
+    answer = run("measure", *net, "--plan", path("cut.json"), "--device", "cpu", "-o", path("cut.ndjson"))
+    t.check("and its operators where they are wanted", answer.returncode == 0 and answer.stdout.startswith("plan: "), answer)
+    copies = ("store", "load", "slice", "join", "acc")
+    _, rows = rows_of("cut.ndjson")
+    got, wanted = {(r["op"], r["signature"]) for r in rows}, {(p["op"], p["signature"]) for p in plan["prices"] if p["op"] not in copies}
+    t.equal("every one", got, wanted)
+    run("measure", *net, "--device", "cpu", "-o", path("whole.ndjson"))
+    t.check("parts too", got - {(r["op"], r["signature"]) for r in rows_of("whole.ndjson")[1]}, got)
+    answer = run("measure", *net, "--plan", path("cut.json"), "--device", "cpu", "-o", "-", "--max-seconds", "60")
+    t.check("rows printed, it is told beside them", answer.stdout.startswith('{"agent"') and "plan: " in answer.stderr, answer)
+    other = run("measure", "zoo:mlp", "--plan", path("cut.json"), "--device", "cpu")
+    t.check("another graph's plan", other.returncode == 2 and "another graph" in other.stderr, other)
+
+
 tests = Tests()
-tests.run(test_usage, test_rows, test_ended, test_profile, test_run)
+tests.run(test_usage, test_rows, test_ended, test_profile, test_run, test_kept, test_handed_over, test_plan)
 tests.end()
