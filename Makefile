@@ -169,7 +169,7 @@ test:
 	@BUILD=$(BUILD) tests/run.sh $(UNIT_BIN) $(REPLAY_BIN)
 
 ## make test-build build the test programs, run none
-test-build: all unit-build $(TOOL_BIN)
+test-build: all unit-build $(TOOL_BIN) $(BUILD)/bench/bench_device
 unit-build: $(UNIT_BIN) $(REPLAY_BIN)
 
 ## make unit       the unit tests alone

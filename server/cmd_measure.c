@@ -369,8 +369,8 @@ static bool arguments_fit(const struct mg_options *options)
         (!plan || options->argument_count) && !(calibrate && kept))
         return true;
     fprintf(stderr,
-            "usage: magisd measure SOURCE [--plan FILE] | --from FILE  --device cpu|cuda:0 [-o FILE] [--data DIR | "
-            "--server URL]\n"
+            "usage: magisd measure SOURCE [--plan FILE] | --from FILE  --device cpu|cuda:0 [--max-seconds S] [-o FILE] "
+            "[--data DIR | --server URL]\n"
             "       magisd measure --calibrate  --device cpu|cuda:0 [-o FILE]\n");
     return false;
 }

@@ -4,9 +4,10 @@
  * both; operators that plans share have one price. A network is judged only where a fixed piece of work took as long
  * afterwards as before (3 %), its order only where its plans differ by more than what can be told apart.
  *
- *   bench_device [--device cpu|cuda:0] [--parts] [NETWORK ...]
+ *   bench_device [--device cpu|cuda:0] [--times N] [--max-seconds S] [--parts] [NETWORK ...]
  *
- * --parts tells of each plan which kinds of operators take more or less in its course than alone. */
+ * --times: batches as many times as large; --max-seconds: end after so many, with what there is; --parts tells of each
+ * plan which kinds of operators take more or less in its course than alone. */
 #include <math.h>
 #include <sched.h>
 #include <stdio.h>
@@ -49,7 +50,7 @@ static const struct network networks[] = {
      MG_LOSS_MSE,
      {BATCH("2"), {"seq_len", "64"}, {"layers", "2"}, {"vocabulary", "2000"}, {"dtype", "f32"}}},
     {"llama-tiny", MG_LOSS_MSE, {BATCH("4"), {"seq_len", "64"}, {"vocabulary", "2000"}, {"dtype", "f32"}}},
-    {"lstm", MG_LOSS_MSE, {BATCH("16"), {"seq_len", "8"}, {"layers", "2"}, {"hidden", "256"}, {"classes", "500"}}},
+    {"lstm", MG_LOSS_MSE, {BATCH("64"), {"seq_len", "48"}, {"layers", "2"}, {"hidden", "512"}, {"classes", "500"}}},
 };
 
 struct outcome {
@@ -109,7 +110,8 @@ struct bench {
     struct mg_device device;
     struct mg_arena arena;
     const struct mg_graph *g;
-    double **given;
+    double **given, until; /* by mg_measure_clock() */
+    unsigned times;
     bool parts;
 };
 struct subject {
@@ -120,9 +122,14 @@ struct subject {
 /* The original, then points of the front. */
 struct subjects {
     struct subject list[MOST_PLANS + 1];
-    uint32_t count;
+    uint32_t count, rounds; /* rounds: whole ones */
     struct mg_program_prices *prices;
 };
+
+static bool is_late(void *context)
+{
+    return mg_measure_clock() >= ((const struct bench *)context)->until;
+}
 
 static enum mg_code run_once(struct bench *b, struct subject *subject, double *seconds, struct mg_error *err)
 {
@@ -130,26 +137,43 @@ static enum mg_code run_once(struct bench *b, struct subject *subject, double *s
     return code ? code : mg_program_run(subject->program, seconds, err);
 }
 
-/* Runs of all plans, one after the other, then a time for each operator; and again. */
-static enum mg_code take_turns(struct bench *b, struct subjects *all, struct mg_error *err)
+static enum mg_code take_turn(struct bench *b, struct subjects *all, uint32_t round, struct mg_error *err)
 {
     static const struct mg_time_policy policy = {.warm_up = 1, .repeats = 3, .seconds = 0.1, .cold = true};
     enum mg_code code = MG_OK;
-    double ignored;
     for (uint32_t i = 0; i < all->count && !code; i++)
-        code = run_once(b, &all->list[i], &ignored, err);
-    for (uint32_t round = 0; round < ROUNDS && !code; round++) {
-        for (uint32_t i = 0; i < all->count && !code; i++)
-            code = run_once(b, &all->list[i], &all->list[i].samples[round], err);
-        for (uint32_t i = 0; i < all->count && round < PRICINGS && !code; i++)
-            code = mg_program_price(all->list[i].program, all->prices, round + 1, &policy, INFINITY, err);
-    }
+        code = run_once(b, &all->list[i], &all->list[i].samples[round], err);
+    for (uint32_t i = 0; i < all->count && round < PRICINGS && !code; i++)
+        code = mg_program_price(all->list[i].program, all->prices, round + 1, &policy, b->until, err);
+    return code;
+}
+
+static enum mg_code profile(struct bench *b, struct subjects *all, struct mg_error *err)
+{
+    enum mg_code code = MG_OK;
     for (uint32_t i = 0; i < all->count && b->parts && !code; i++)
         for (int run = 0; run < 3 && !code; run++) {
             code = mg_program_load(all->list[i].program, b->given, err);
             code = code ? code : mg_program_profile(all->list[i].program, err);
         }
     return code;
+}
+
+/* Runs of all plans, one after the other, then a time for each operator; and again. When the time is up one round is
+ * enough. */
+static enum mg_code take_turns(struct bench *b, struct subjects *all, struct mg_error *err)
+{
+    enum mg_code code = MG_OK;
+    double ignored;
+    for (uint32_t i = 0; i < all->count && !code; i++)
+        code = run_once(b, &all->list[i], &ignored, err);
+    while (all->rounds < ROUNDS && !code) {
+        code = take_turn(b, all, all->rounds, err);
+        all->rounds += !code;
+    }
+    if (code == MG_ERR_CANCELLED && all->rounds > 0)
+        code = MG_OK;
+    return code ? code : profile(b, all, err);
 }
 
 /* ---- where a prediction is lost ---- */
@@ -202,10 +226,14 @@ static enum mg_code build_step(struct bench *b, const struct network *n, struct 
 {
     struct mg_graph *forward, *raw;
     struct mg_training training = {.loss = n->loss, .optimizer = MG_OPTIMIZER_SGD};
+    struct mg_zoo_option options[6];
+    char batch[24];
     uint32_t count = 0;
-    while (count < 6 && n->options[count].name)
-        count++;
-    enum mg_code code = mg_zoo_build(n->name, n->options, count, &b->arena, &forward, err);
+    for (; count < 6 && n->options[count].name; count++)
+        options[count] = n->options[count];
+    snprintf(batch, sizeof batch, "%lu", b->times * strtoul(options[0].value, NULL, 10));
+    options[0].value = batch;
+    enum mg_code code = mg_zoo_build(n->name, options, count, &b->arena, &forward, err);
     if (!code)
         code = mg_graph_differentiate(forward, &training, &b->arena, &raw, err);
     return code ? code : mg_graph_normalise(raw, &b->arena, out, err);
@@ -238,7 +266,7 @@ static void judge(struct bench *b, const struct network *n, struct subjects *all
         mg_program_facts(s->program, &facts);
         out->exact = out->exact && facts.peak_bytes == stated->peak_bytes && facts.arena_bytes == stated->arena_bytes;
         predicted[i] = mg_program_latency(s->program, all->prices);
-        measured[i] = median(s->samples, ROUNDS);
+        measured[i] = median(s->samples, all->rounds);
         errors[i] = fabs(predicted[i] / measured[i] - 1);
         least = fmin(least, measured[i]);
         most = fmax(most, measured[i]);
@@ -273,8 +301,11 @@ static enum mg_code run_network(struct bench *b, const struct network *n, struct
     b->g = g;
     b->given = mg_exec_random_values(g, 1, 2, &b->arena);
     choose(found, all);
-    for (uint32_t i = 0; i < all->count && !code; i++)
+    for (uint32_t i = 0; i < all->count && !code; i++) {
         code = mg_program_build(b->engine, g, all->list[i].point->plan, 1, &all->list[i].program, err);
+        if (!code)
+            mg_program_stop_when(all->list[i].program, is_late, b);
+    }
     code = code ? code : mg_engine_canary(b->engine, &before, err);
     code = code ? code : take_turns(b, all, err);
     code = code ? code : mg_engine_canary(b->engine, &after, err);
@@ -332,7 +363,6 @@ static bool report(const struct network *n, const struct outcome *o)
         : !o->judged ? "not judged: the machine was busy"
         : good       ? "ok"
                      : "MISSED");
-    fflush(stdout);
     return o->exact && (!o->judged || good);
 }
 
@@ -344,6 +374,17 @@ static bool wanted(const char *name, int argc, char **argv, int first)
     return first >= argc;
 }
 
+/* What is said of a network that was not judged; true: that is no fault. */
+static bool excuse(const struct network *n, const struct mg_error *err)
+{
+    bool late = err->code == MG_ERR_CANCELLED, untimed = err->code == MG_ERR_UNSUPPORTED;
+    if (late)
+        printf("%-16s left out: the time is up\n", n->name);
+    else
+        printf("%-16s %s: %s %s\n", n->name, untimed ? "left out" : "failed", err->pointer, err->message);
+    return late || untimed;
+}
+
 static bool run_all(struct bench *b, int argc, char **argv, int first)
 {
     double errors[sizeof networks / sizeof *networks];
@@ -351,12 +392,11 @@ static bool run_all(struct bench *b, int argc, char **argv, int first)
     bool good = true;
     for (size_t i = 0; i < sizeof networks / sizeof *networks; i++) {
         struct outcome outcome = {.exact = true};
-        struct mg_error err = {0};
+        struct mg_error err = {.code = MG_ERR_CANCELLED};
         if (!wanted(networks[i].name, argc, argv, first))
             continue;
-        if (run_and_free(b, &networks[i], &outcome, &err) != MG_OK) {
-            printf("%-16s failed: %s %s\n", networks[i].name, err.pointer, err.message);
-            good = false;
+        if (is_late(b) || run_and_free(b, &networks[i], &outcome, &err) != MG_OK) {
+            good = excuse(&networks[i], &err) && good;
             continue;
         }
         good = report(&networks[i], &outcome) && good;
@@ -372,6 +412,26 @@ static bool run_all(struct bench *b, int argc, char **argv, int first)
     return good && (judged == 0 || middle <= 0.15);
 }
 
+/* Takes the options; what is left are names. */
+static int read_options(struct bench *b, int argc, char **argv, const char **device)
+{
+    int at = 1;
+    for (; at < argc && strncmp(argv[at], "--", 2) == 0; at++) {
+        bool valued = at + 1 < argc;
+        if (strcmp(argv[at], "--parts") == 0)
+            b->parts = true;
+        else if (strcmp(argv[at], "--device") == 0 && valued)
+            *device = argv[++at];
+        else if (strcmp(argv[at], "--times") == 0 && valued)
+            b->times = (unsigned)strtoul(argv[++at], NULL, 10);
+        else if (strcmp(argv[at], "--max-seconds") == 0 && valued)
+            b->until = mg_measure_clock() + strtod(argv[++at], NULL);
+        else
+            break;
+    }
+    return at;
+}
+
 /* One processor, the one that this runs on. */
 static void pin(void)
 {
@@ -385,16 +445,11 @@ static void pin(void)
 
 int main(int argc, char **argv)
 {
-    struct bench b = {.engine = NULL};
+    struct bench b = {.until = INFINITY, .times = 1};
     struct mg_error err = {0};
     const char *device = "cpu";
-    int first = 1;
-    if (argc > first + 1 && strcmp(argv[first], "--device") == 0) {
-        device = argv[first + 1];
-        first += 2;
-    }
-    b.parts = argc > first && strcmp(argv[first], "--parts") == 0;
-    first += b.parts;
+    int first = read_options(&b, argc, argv, &device);
+    setvbuf(stdout, NULL, _IOLBF, 0); /* what is said stays said when this is killed */
     pin();
     if (mg_engine_open(device, &b.engine, &err) != MG_OK || mg_engine_calibrate(b.engine, &b.device, &err) != MG_OK) {
         printf("not measured: %s\n", err.message);

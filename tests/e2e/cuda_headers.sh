@@ -13,8 +13,9 @@ trap 'rm -f "$source" "$source.o"' EXIT
     echo '#include <cuda.h>'
     echo '#include <cublasLt.h>'
     [ -f "$home/include/cudnn.h" ] && echo '#include <cudnn.h>'
+    [ -f "$home/include/nvml.h" ] && echo '#include <nvml.h>'
     # the back end's own numbers carry other names than the headers': an enum each, under a prefix
-    sed -e 's/\<CU[DB][A-Z]*_[A-Z0-9_]*\>/MG_&/g' core/measure/cuda_priv.h | sed -n '/^enum {/,/};/p; /^struct cublaslt_choice/,/^};/p; /^struct cudnn_choice/,/^};/p'
+    sed -e 's/\<CU[DB][A-Z]*_[A-Z0-9_]*\>/MG_&/g; s/\<NVML_[A-Z0-9_]*\>/MG_&/g' core/measure/cuda_priv.h | sed -n '/^enum {/,/};/p; /^struct cublaslt_choice/,/^};/p; /^struct cudnn_choice/,/^};/p; /^struct nvml_part/,/^};/p'
     cat <<'C'
 #define SAME(ours, theirs) _Static_assert((int)(ours) == (int)(theirs), #theirs)
 SAME(MG_CUDA_ATTRIBUTE_MULTIPROCESSORS, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
@@ -48,6 +49,16 @@ SAME(MG_CUDNN_FMA_MATH, CUDNN_FMA_MATH);
 SAME(sizeof(struct cudnn_choice), sizeof(cudnnConvolutionFwdAlgoPerf_t));
 SAME(offsetof(struct cudnn_choice, memory), offsetof(cudnnConvolutionFwdAlgoPerf_t, memory));
 SAME(offsetof(struct cudnn_choice, math), offsetof(cudnnConvolutionFwdAlgoPerf_t, mathType));
+#endif
+#ifdef __nvml_nvml_h__
+SAME(MG_NVML_CLOCK_SM, NVML_CLOCK_SM);
+SAME(MG_NVML_SLOWED_BY_HARDWARE, nvmlClocksThrottleReasonHwSlowdown);
+SAME(MG_NVML_SLOWED_BY_HEAT, nvmlClocksThrottleReasonSwThermalSlowdown);
+SAME(MG_NVML_SLOWED_BY_OVERHEATING, nvmlClocksThrottleReasonHwThermalSlowdown);
+SAME(MG_NVML_SLOWED_BY_POWER_BRAKE, nvmlClocksThrottleReasonHwPowerBrakeSlowdown);
+SAME(sizeof(struct nvml_part), sizeof(nvmlDeviceAttributes_t));
+SAME(offsetof(struct nvml_part, slices), offsetof(nvmlDeviceAttributes_t, gpuInstanceSliceCount));
+SAME(offsetof(struct nvml_part, memory_mib), offsetof(nvmlDeviceAttributes_t, memorySizeMB));
 #endif
 C
 } > "$source"

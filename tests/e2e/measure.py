@@ -66,6 +66,8 @@ def test_rows(t):
     t.equal("a want-list is answered in its order", [(r["op"], r["signature"]) for r in again[:3]],
             [(r["op"], r["signature"]) for r in rows[:3]])
     t.equal("what has no kernel says so", (again[3]["op"], again[3]["status"]), ("det", "unsupported"))
+    over = run("measure", *NET, "--device", "cpu", "--max-seconds", "0.001", "-o", path("over.ndjson"))
+    t.check("a network's time is over", over.returncode == 0 and "%d are left" % len(rows) in over.stderr, over)
     model = run("measure", *NET, "--device", "model:h200")
     t.check("the model needs no hardware", model.returncode == 0 and '"backend":"model"' in model.stdout, model)
 
