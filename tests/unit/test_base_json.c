@@ -428,17 +428,17 @@ Test(json_read, very_long_numbers)
 {
     static char text[MG_JSON_MAX_SCALAR + 100];
     double value;
-    memset(text, '0', sizeof text);
+    memset(text, '0', sizeof text - 1);
     text[1] = '.';
     snprintf(text + 60001, 40, "1e60000");
     cr_assert_eq(read_text(text, read_double, &value).code, MG_OK);
     cr_assert_eq(value, 1);
-    memset(text, '0', sizeof text);
+    memset(text, '0', sizeof text - 1);
     text[0] = '1';
     snprintf(text + 60001, 40, "e-60000");
     cr_assert_eq(read_text(text, read_double, &value).code, MG_OK);
     cr_assert_eq(value, 1);
-    memset(text, '7', sizeof text);
+    memset(text, '7', sizeof text - 1);
     snprintf(text + 60000, 40, "e-60000");
     cr_assert_eq(read_text(text, read_double, &value).code, MG_OK);
     cr_assert_float_eq(value, 0.77777777777777777, 1e-16);
