@@ -56,7 +56,7 @@ table() {
 
 finish() {
     grep -hE 'predicted|original off|originals|failed|left out|not measured' "$out/plans.log" >"$out/plans.txt" 2>/dev/null
-    grep -hE 'samples|Tested|FAIL|backend_util.h|Assertion' "$out/correct.log" >"$out/correct.txt" 2>/dev/null
+    grep -hE 'samples|Tested|FAIL|layout|without kernel' "$out/correct.log" 2>/dev/null | cut -c1-300 | tail -n 80 >"$out/correct.txt"
     table "plans on $device: predicted and measured" "$out/plans.txt"
     table "operators on $device beside the reference" "$out/correct.txt"
     table "operators of networks timed on $device" "$out/networks.txt"
@@ -67,7 +67,8 @@ finish() {
 trap finish EXIT
 trap 'failed "interrupted"; exit 1' INT TERM
 
-# Those named, or all of the zoo, kinds that differ first; behind each name "batch" where it has that option.
+# Those named, or all of the zoo, kinds that differ first; behind each name "batch" where it has that option, as
+# those have that can be trained.
 networks() {
     local first="mlp resnet50 bert-base gpt-neo-125m vit-base-16 unet mobilenet-v2 densenet121 lstm nasnet-like llama-tiny"
     "$build/magisd" zoo | awk -v wanted="$*" -v first="$first" '
@@ -94,8 +95,9 @@ time_networks() {
         seconds=$(($(share 100) / (${#list[@]} - i)))
         [ "$seconds" -ge 2 ] || seconds=2
         [ "$(share 100)" -ge 2 ] || { echo "$name: no time was left" >>"$out/networks.txt"; continue; }
-        said=$(timeout -k 2 $((seconds + 3)) "$build/magisd" measure "zoo:$name" ${batch:+--set batch=8} \
-            --training $training --device "$device" --max-seconds $seconds -o "$out/timings.ndjson" 2>&1 </dev/null)
+        said=$(timeout -k 2 $((seconds + 3)) "$build/magisd" measure "zoo:$name" \
+            ${batch:+--set batch=8 --training $training} --device "$device" --max-seconds $seconds \
+            -o "$out/timings.ndjson" 2>&1 </dev/null)
         code=$?
         case $code in
         0) ;;
