@@ -20,7 +20,7 @@
 #include "search/search.h"
 #include "zoo/zoo.h"
 
-enum { ROUNDS = 9, PRICINGS = 5, MOST_PLANS = 6 };
+enum { ROUNDS = 9, PRICINGS = 5, MOST_PLANS = 8 };
 #define RESOLUTION 0.03
 
 struct network {
@@ -34,22 +34,22 @@ struct network {
     }
 static const struct network networks[] = {
     {"mlp", MG_LOSS_MSE, {BATCH("1024"), {"hidden", "2048"}}},
-    {"resnet18", MG_LOSS_MSE, {BATCH("16"), {"image", "64"}, {"classes", "100"}}},
-    {"resnet50", MG_LOSS_MSE, {BATCH("8"), {"image", "64"}, {"classes", "100"}}},
-    {"vgg16", MG_LOSS_MSE, {BATCH("4"), {"image", "64"}, {"width", "0.5"}}},
-    {"densenet121", MG_LOSS_MSE, {BATCH("4"), {"image", "64"}, {"classes", "100"}}},
-    {"mobilenet-v2", MG_LOSS_MSE, {BATCH("8"), {"image", "64"}, {"classes", "100"}}},
-    {"efficientnet-b0", MG_LOSS_MSE, {BATCH("4"), {"image", "64"}, {"classes", "100"}}},
-    {"unet", MG_LOSS_MSE, {BATCH("2"), {"image", "64"}, {"width", "0.5"}}},
+    {"resnet18", MG_LOSS_MSE, {BATCH("48"), {"image", "64"}, {"classes", "100"}}},
+    {"resnet50", MG_LOSS_MSE, {BATCH("16"), {"image", "64"}, {"classes", "100"}}},
+    {"vgg16", MG_LOSS_MSE, {BATCH("16"), {"image", "64"}, {"width", "0.5"}}},
+    {"densenet121", MG_LOSS_MSE, {BATCH("16"), {"image", "64"}, {"classes", "100"}}},
+    {"mobilenet-v2", MG_LOSS_MSE, {BATCH("64"), {"image", "64"}, {"classes", "100"}}},
+    {"efficientnet-b0", MG_LOSS_MSE, {BATCH("32"), {"image", "64"}, {"classes", "100"}}},
+    {"unet", MG_LOSS_MSE, {BATCH("8"), {"image", "64"}, {"width", "0.5"}}},
     {"unet++", MG_LOSS_MSE, {BATCH("2"), {"image", "64"}, {"width", "0.5"}}},
-    {"nasnet-like", MG_LOSS_MSE, {BATCH("8"), {"image", "16"}, {"cells", "1"}}},
-    {"bert-tiny", MG_LOSS_MSE, {BATCH("8"), {"seq_len", "128"}, {"vocabulary", "2000"}}},
-    {"bert-mini", MG_LOSS_MSE, {BATCH("4"), {"seq_len", "128"}, {"vocabulary", "2000"}}},
-    {"vit-tiny-16", MG_LOSS_MSE, {BATCH("8"), {"image", "64"}, {"layers", "6"}, {"classes", "100"}}},
+    {"nasnet-like", MG_LOSS_MSE, {BATCH("64"), {"image", "16"}, {"cells", "1"}}},
+    {"bert-tiny", MG_LOSS_MSE, {BATCH("32"), {"seq_len", "128"}, {"vocabulary", "2000"}}},
+    {"bert-mini", MG_LOSS_MSE, {BATCH("8"), {"seq_len", "128"}, {"vocabulary", "2000"}}},
+    {"vit-tiny-16", MG_LOSS_MSE, {BATCH("64"), {"image", "64"}, {"layers", "6"}, {"classes", "100"}}},
     {"gpt-neo-125m",
      MG_LOSS_MSE,
-     {BATCH("2"), {"seq_len", "64"}, {"layers", "2"}, {"vocabulary", "2000"}, {"dtype", "f32"}}},
-    {"llama-tiny", MG_LOSS_MSE, {BATCH("4"), {"seq_len", "64"}, {"vocabulary", "2000"}, {"dtype", "f32"}}},
+     {BATCH("6"), {"seq_len", "64"}, {"layers", "2"}, {"vocabulary", "2000"}, {"dtype", "f32"}}},
+    {"llama-tiny", MG_LOSS_MSE, {BATCH("12"), {"seq_len", "64"}, {"vocabulary", "2000"}, {"dtype", "f32"}}},
     {"lstm", MG_LOSS_MSE, {BATCH("64"), {"seq_len", "48"}, {"layers", "2"}, {"hidden", "512"}, {"classes", "500"}}},
 };
 
@@ -239,16 +239,18 @@ static enum mg_code build_step(struct bench *b, const struct network *n, struct 
     return code ? code : mg_graph_normalise(raw, &b->arena, out, err);
 }
 
-/* Points of the front that lie far apart in modelled latency. */
+/* Points of the front that lie far apart in modelled latency, up to twice that of the fastest. */
 static void choose(const struct mg_search_result *found, struct subjects *all)
 {
     const struct mg_point *front = found->front;
-    uint32_t last = found->front_count ? found->front_count - 1 : 0;
+    uint32_t count = 1;
+    while (count < found->front_count && front[count].figures.latency_s <= 2 * front[0].figures.latency_s)
+        count++;
     all->list[all->count++].point = &found->original;
-    for (uint32_t i = 0, taken = 0; i < found->front_count && taken < MOST_PLANS; i++) {
-        double span = front[last].figures.latency_s - front[0].figures.latency_s;
+    for (uint32_t i = 0, taken = 0; i < count && taken < MOST_PLANS; i++) {
+        double span = front[count - 1].figures.latency_s - front[0].figures.latency_s;
         double next = front[0].figures.latency_s + span * taken / (MOST_PLANS - 1);
-        bool rest = found->front_count - i <= MOST_PLANS - taken;
+        bool rest = count - i <= MOST_PLANS - taken;
         if (rest || front[i].figures.latency_s >= next * (1 - 1e-12)) {
             all->list[all->count++].point = &front[i];
             taken++;
@@ -279,7 +281,7 @@ static void judge(struct bench *b, const struct network *n, struct subjects *all
     }
     out->plans = all->count - 1;
     out->original_error = errors[0];
-    out->rank = rank_correlation(predicted, measured, all->count, &out->ranked);
+    out->rank = rank_correlation(predicted + 1, measured + 1, out->plans, &out->ranked);
     out->spread = most / least - 1;
     out->plan_error = median(errors + 1, out->plans);
 }
@@ -291,7 +293,7 @@ static enum mg_code run_network(struct bench *b, const struct network *n, struct
     struct mg_search_result *found = MG_NEW(&b->arena, struct mg_search_result);
     struct mg_observer observer = {.now = clock_of};
     struct mg_search_options options = {
-        .device = &b->device, .max_evaluations = 600, .seed = 1, .techniques = MG_TECHNIQUE_ALL};
+        .device = &b->device, .max_evaluations = 5000, .seed = 1, .techniques = MG_TECHNIQUE_ALL};
     double before, after;
     enum mg_code code = build_step(b, n, &g, err);
     if (!code)
