@@ -191,6 +191,7 @@ def call_aten(function, arguments, operands, count, device, draw=None):
             torch.manual_seed(mixed(*draw[0]))
         results = function(*listed, **named)
     results = tuple(results) if isinstance(results, (list, tuple)) else (results,)
+    results = tuple(torch.empty((), device=device) if x is None else x for x in results)  # not asked for
     results = results[:count - len(written)] + tuple(listed[at] for at in written)
     given = {memory(x) for x in operands}
     results = tuple(copied(x) if memory(x) in given or not x.is_contiguous() else x for x in results)

@@ -150,6 +150,8 @@ static void add_given(struct aten_builder *b)
 static void translate(struct aten_builder *b)
 {
     const struct aten_node *node = &b->document->nodes[b->node];
+    if (!b->is_read[b->node])
+        return;
     b->emitted = 0;
     if (node->backward && b->first_backward == MG_NONE)
         b->first_backward = (mg_op)b->g->op_count;

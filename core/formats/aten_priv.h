@@ -107,6 +107,7 @@ struct aten_builder {
     struct aten_tensor *tensors; /* by node */
     struct aten_storage *storages;
     uint32_t *first_item, *next_item; /* `getitem` nodes of each node */
+    bool *is_read;                    /* by node; the others are left out */
     uint32_t node;                    /* being translated */
     unsigned emitted;                 /* operators made for it */
     struct mg_attr attrs[ATEN_MAX_ATTRS];
@@ -188,7 +189,7 @@ void aten_alias(struct aten_builder *b, uint32_t target, mg_value value);
 bool aten_is_whole(const struct aten_builder *b, uint32_t node); /* all of its storage */
 /* Is `node` a view of its first argument? Derives it then. */
 bool aten_view(struct aten_builder *b, uint32_t node);
-void aten_survey(struct aten_builder *b); /* storages, `getitem` lists, last writes */
+void aten_survey(struct aten_builder *b); /* storages, `getitem` lists, last writes, what is read */
 
 /* ---- views by strides (aten_strided.c) ---- */
 

@@ -1,6 +1,5 @@
-/* Rules of elementwise calls, reductions, movement and random numbers: the arguments as PyTorch defines them, told in
+/* Rules of elementwise calls and of those that fill tensors: the arguments as PyTorch defines them, told in
  * our operators. A rule that does not know the form that it is given declines, and the call becomes opaque. */
-#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -19,6 +18,12 @@ mg_value aten_rule_unary(struct aten_builder *b, const struct aten_rule_call *c)
 {
     mg_value x = aten_in(b, c->node, 0, NULL);
     return aten_emit1(b, c->type, aten_cast(b, x, computed_in(b, c->node, x)));
+}
+
+/* A question, to numbers of any type. */
+mg_value aten_rule_test(struct aten_builder *b, const struct aten_rule_call *c)
+{
+    return aten_emit1(b, c->type, aten_in(b, c->node, 0, NULL));
 }
 
 /* logical_not and bitwise_not, which are the same for what is true or false only. */
@@ -53,6 +58,31 @@ mg_value aten_rule_binary(struct aten_builder *b, const struct aten_rule_call *c
     return aten_emit2(b, c->type, aten_cast(b, a, dtype), operand(b, c->node, 1, dtype));
 }
 
+/* fmod(a, b): the remainder of a division to whole numbers towards zero */
+mg_value aten_rule_fmod(struct aten_builder *b, const struct aten_rule_call *c)
+{
+    mg_value a = aten_in(b, c->node, 0, NULL);
+    enum mg_dtype dtype = computed_in(b, c->node, a);
+    mg_value by = operand(b, c->node, 1, dtype);
+    a = aten_cast(b, a, dtype);
+    aten_set_int(b, MG_ATTR_FMOD, 1);
+    return aten_emit2(b, c->type, a, by);
+}
+
+/* xlogy(x, y): x log(y), of which nothing is left where x is 0 and y a number */
+mg_value aten_rule_xlogy(struct aten_builder *b, const struct aten_rule_call *c)
+{
+    mg_value x = aten_in(b, c->node, 0, NULL), y = aten_in(b, c->node, 1, NULL);
+    enum mg_dtype dtype = computed_in(b, c->node, x);
+    mg_value zero = aten_fill(b, &(struct mg_shape){0}, dtype, 0);
+    x = aten_cast(b, x, dtype);
+    y = aten_cast(b, y, dtype);
+    mg_value none =
+        aten_emit2(b, MG_OP_LOGICAL_AND, aten_emit2(b, MG_OP_EQUAL, x, zero), aten_emit2(b, MG_OP_EQUAL, y, y));
+    const mg_value in[3] = {none, zero, aten_emit2(b, MG_OP_MUL, x, aten_emit1(b, MG_OP_LOG, y))};
+    return aten_emit(b, c->type, in, 3, NULL, 1);
+}
+
 static int rank_of_dtype(enum mg_dtype dtype)
 {
     return dtype == MG_DTYPE_BOOL ? 0 : dtype < MG_DTYPE_I64 ? 100 - (int)dtype : 50 - (int)dtype;
@@ -77,6 +107,13 @@ mg_value aten_rule_compare(struct aten_builder *b, const struct aten_rule_call *
         dtype = holding(dtype, aten_real(c->node, 1, "other", 0));
     }
     return aten_emit2(b, c->type, aten_cast(b, a, dtype), operand(b, c->node, 1, dtype));
+}
+
+/* Of two truths; a number is true but for 0. */
+mg_value aten_rule_logical(struct aten_builder *b, const struct aten_rule_call *c)
+{
+    mg_value a = aten_cast(b, aten_in(b, c->node, 0, NULL), MG_DTYPE_BOOL);
+    return aten_emit2(b, c->type, a, aten_cast(b, aten_in(b, c->node, 1, NULL), MG_DTYPE_BOOL));
 }
 
 static bool is_resident(const struct aten_builder *b, mg_value v)
@@ -146,6 +183,20 @@ mg_value aten_rule_mul(struct aten_builder *b, const struct aten_rule_call *c)
     return aten_affine(b, a, c->type == MG_OP_DIV ? 1 / by : by, 0);
 }
 
+/* div(a, b, rounding_mode): exactly, down or, of real numbers, towards zero */
+mg_value aten_rule_div_mode(struct aten_builder *b, const struct aten_rule_call *c)
+{
+    const struct aten_arg *mode = aten_argument(c->node, 2, "rounding_mode");
+    const struct aten_rule_call down = {c->node, MG_OP_FLOOR_DIV};
+    if (!mode || mode->kind == ATEN_NULL)
+        return aten_rule_mul(b, c);
+    if (mode->kind == ATEN_TEXT && strcmp(mode->text, "floor") == 0)
+        return aten_rule_binary(b, &down);
+    if (mode->kind != ATEN_TEXT || strcmp(mode->text, "trunc") != 0 || c->node->dtype >= MG_DTYPE_I64)
+        return aten_decline(b);
+    return aten_emit1(b, MG_OP_TRUNC, aten_rule_binary(b, c));
+}
+
 mg_value aten_rule_pow(struct aten_builder *b, const struct aten_rule_call *c)
 {
     if (aten_is_tensor(aten_argument(c->node, 1, "exponent")) && !aten_is_tensor(aten_argument(c->node, 0, "self"))) {
@@ -180,59 +231,6 @@ mg_value aten_rule_lerp(struct aten_builder *b, const struct aten_rule_call *c)
     mg_value a = aten_in(b, c->node, 0, NULL), end = aten_in(b, c->node, 1, NULL);
     double weight = aten_real(c->node, 2, "weight", 0);
     return aten_emit2(b, MG_OP_ADD, aten_affine(b, a, 1 - weight, 0), aten_affine(b, end, weight, 0));
-}
-
-mg_value aten_rule_clip(struct aten_builder *b, const struct aten_rule_call *c)
-{
-    bool grad = c->type == MG_OP_CLIP_GRAD;
-    size_t at = grad ? 2 : 1;
-    bool hard = strstr(c->node->op, "hardtanh") != NULL, most_only = strstr(c->node->op, "clamp_max") != NULL;
-    double least = most_only ? -DBL_MAX : aten_real(c->node, at, hard ? "min_val" : "min", hard ? -1 : -DBL_MAX);
-    double most = aten_real(c->node, most_only ? at : at + 1, hard ? "max_val" : "max", hard ? 1 : DBL_MAX);
-    mg_value a = aten_in(b, c->node, 0, NULL), x = grad ? aten_in(b, c->node, 1, NULL) : MG_NONE;
-    aten_set_real(b, MG_ATTR_MIN, least);
-    aten_set_real(b, MG_ATTR_MAX, most);
-    return grad ? aten_emit2(b, c->type, a, x) : aten_emit1(b, c->type, a);
-}
-
-/* leaky_relu(x, slope), leaky_relu_backward(dy, x, slope); with a positive slope x and y have the same sign. */
-mg_value aten_rule_leaky(struct aten_builder *b, const struct aten_rule_call *c)
-{
-    bool grad = c->type == MG_OP_LEAKY_RELU_GRAD;
-    double slope = aten_real(c->node, grad ? 2 : 1, "negative_slope", 0.01);
-    mg_value a = aten_in(b, c->node, 0, NULL), x = grad ? aten_in(b, c->node, 1, NULL) : MG_NONE;
-    if (!(slope > 0))
-        return aten_decline(b);
-    aten_set_real(b, MG_ATTR_ALPHA, slope);
-    return grad ? aten_emit2(b, c->type, a, x) : aten_emit1(b, c->type, a);
-}
-
-/* elu(x, alpha, scale, input_scale), elu_backward(dy, alpha, scale, input_scale, is_result, y) */
-mg_value aten_rule_elu(struct aten_builder *b, const struct aten_rule_call *c)
-{
-    bool grad = c->type == MG_OP_ELU_GRAD;
-    mg_value a = aten_in(b, c->node, 0, NULL), y = grad ? aten_in(b, c->node, 5, NULL) : MG_NONE;
-    aten_set_real(b, MG_ATTR_ALPHA, aten_real(c->node, 1, "alpha", 1));
-    return grad ? aten_emit2(b, c->type, a, y) : aten_emit1(b, c->type, a);
-}
-
-mg_value aten_rule_gelu(struct aten_builder *b, const struct aten_rule_call *c)
-{
-    bool grad = c->type == MG_OP_GELU_GRAD;
-    const struct aten_arg *kind = aten_argument(c->node, grad ? 2 : 1, "approximate");
-    mg_value a = aten_in(b, c->node, 0, NULL), x = grad ? aten_in(b, c->node, 1, NULL) : MG_NONE;
-    aten_set_text(b, MG_ATTR_APPROXIMATE, kind && kind->kind == ATEN_TEXT ? kind->text : "none");
-    return grad ? aten_emit2(b, c->type, a, x) : aten_emit1(b, c->type, a);
-}
-
-/* torch's hard sigmoid is relu6(x + 3) / 6 */
-mg_value aten_rule_hard_sigmoid(struct aten_builder *b, const struct aten_rule_call *c)
-{
-    bool grad = c->type == MG_OP_HARD_SIGMOID_GRAD;
-    mg_value a = aten_in(b, c->node, 0, NULL), x = grad ? aten_in(b, c->node, 1, NULL) : MG_NONE;
-    aten_set_real(b, MG_ATTR_ALPHA, 1.0 / 6);
-    aten_set_real(b, MG_ATTR_BETA, 0.5);
-    return grad ? aten_emit2(b, c->type, a, x) : aten_emit1(b, c->type, a);
 }
 
 mg_value aten_rule_where(struct aten_builder *b, const struct aten_rule_call *c)
@@ -311,6 +309,14 @@ mg_value aten_rule_arange(struct aten_builder *b, const struct aten_rule_call *c
     return aten_emit(b, MG_OP_IOTA, NULL, 0, NULL, 1);
 }
 
+/* eye(n), eye(n, m) */
+mg_value aten_rule_eye(struct aten_builder *b, const struct aten_rule_call *c)
+{
+    aten_set_ints(b, MG_ATTR_SHAPE, c->node->shape.dim, c->node->shape.rank);
+    aten_set_text(b, MG_ATTR_TO, mg_dtype_name(c->node->dtype));
+    return aten_emit(b, c->type, NULL, 0, NULL, 1);
+}
+
 static bool is_written_later(const struct aten_builder *b, uint32_t node)
 {
     uint32_t last = b->storages[b->tensors[node].storage].last_write;
@@ -331,42 +337,4 @@ mg_value aten_rule_copy(struct aten_builder *b, const struct aten_rule_call *c)
     bool same = !is_written_later(b, to->node) && !is_written_later(b, from->node) &&
                 b->g->values[v].kind == MG_KIND_COMPUTED && b->tensors[to->node].value == MG_NONE;
     return v != source || same ? v : aten_emit1(b, MG_OP_COPY, v);
-}
-
-/* ---- random numbers ---- */
-
-/* Ones that drop out, scaled back to 0 and 1. */
-mg_value aten_rule_bernoulli(struct aten_builder *b, const struct aten_rule_call *c)
-{
-    double p = aten_real(c->node, 1, "p", 0.5);
-    if (!(p > 0 && p <= 1) || !c->node->has_out)
-        return aten_decline(b);
-    mg_value one = aten_fill(b, &(struct mg_shape){0}, c->node->dtype, 1), out[2];
-    mg_value ones = aten_expand(b, one, &c->node->shape);
-    aten_set_real(b, MG_ATTR_RATIO, 1 - p);
-    aten_set_int(b, MG_ATTR_SEED, b->node);
-    return aten_affine(b, aten_emit(b, MG_OP_DROPOUT, &ones, 1, out, 2), p, 0);
-}
-
-mg_value aten_rule_dropout(struct aten_builder *b, const struct aten_rule_call *c)
-{
-    double p = aten_real(c->node, 1, "p", 0.5);
-    mg_value x = aten_in(b, c->node, 0, NULL), out[2];
-    if (!(p >= 0 && p < 1) || !aten_int(c->node, 2, "train", 1))
-        return aten_decline(b);
-    aten_set_real(b, MG_ATTR_RATIO, p);
-    aten_set_int(b, MG_ATTR_SEED, b->node);
-    aten_emit(b, MG_OP_DROPOUT, &x, 1, out, 2);
-    aten_give(b, out, 2);
-    return out[0];
-}
-
-mg_value aten_rule_dropout_grad(struct aten_builder *b, const struct aten_rule_call *c)
-{
-    double scale = aten_real(c->node, 2, "scale", 1);
-    mg_value dy = aten_in(b, c->node, 0, NULL), mask = aten_in(b, c->node, 1, NULL);
-    if (!(scale >= 1))
-        return aten_decline(b);
-    aten_set_real(b, MG_ATTR_RATIO, 1 - 1 / scale);
-    return aten_emit2(b, MG_OP_DROPOUT_GRAD, dy, mask);
 }

@@ -1,145 +1,7 @@
-/* Rules of pooling, resampling, losses and attention. */
+/* Rules of losses and attention. */
 #include <string.h>
 
 #include "formats/aten_rules.h"
-
-/* ---- pooling and resampling ---- */
-
-static void set_pool(struct aten_builder *b, const struct aten_node *node, size_t at, uint32_t spatial)
-{
-    int64_t kernel[MG_MAX_RANK], strides[MG_MAX_RANK], pads[2 * MG_MAX_RANK] = {0};
-    const struct aten_arg *stride = aten_argument(node, at + 1, "stride");
-    bool own = stride && (stride->kind == ATEN_INT || (stride->kind == ATEN_LIST && stride->count > 0));
-    uint32_t count = aten_ints(node, at, "kernel_size", spatial, kernel);
-    aten_set_ints(b, MG_ATTR_KERNEL_SHAPE, kernel, count);
-    if (own)
-        aten_set_ints(b, MG_ATTR_STRIDES, strides, aten_ints(node, at + 1, "stride", spatial, strides));
-    else
-        aten_set_ints(b, MG_ATTR_STRIDES, kernel, count);
-    aten_ints(node, at + 2, "padding", spatial, pads);
-    for (uint32_t d = 0; d < spatial; d++)
-        pads[spatial + d] = pads[d];
-    aten_set_ints(b, MG_ATTR_PADS, pads, 2 * spatial);
-}
-
-/* max_pool2d_with_indices(x, kernel, stride, padding, dilation, ceil) -> y, indices; its gradient (dy, x, ...). Ours
- * finds the largest again and keeps no indices. */
-mg_value aten_rule_max_pool(struct aten_builder *b, const struct aten_rule_call *c)
-{
-    bool grad = c->type == MG_OP_MAX_POOL_GRAD;
-    int64_t dilations[MG_MAX_RANK] = {1, 1, 1, 1, 1, 1, 1, 1};
-    mg_value dy = grad ? aten_in(b, c->node, 0, NULL) : MG_NONE, x = aten_in(b, c->node, grad, NULL);
-    uint32_t spatial = 2;
-    if (aten_shape(b, x)->rank != 2 + spatial)
-        return aten_decline(b);
-    set_pool(b, c->node, 1 + (size_t)grad, spatial);
-    aten_ints(c->node, 4 + (size_t)grad, "dilation", spatial, dilations);
-    aten_set_ints(b, MG_ATTR_DILATIONS, dilations, spatial);
-    aten_set_int(b, MG_ATTR_CEIL_MODE, aten_int(c->node, 5 + (size_t)grad, "ceil_mode", 0));
-    if (grad)
-        return aten_emit2(b, c->type, dy, x);
-    mg_value out[2] = {aten_emit1(b, c->type, x), MG_NONE};
-    aten_give(b, out, 2);
-    return out[0];
-}
-
-/* avg_pool2d([dy, ]x, kernel, stride, padding, ceil, count_include_pad, divisor) */
-mg_value aten_rule_avg_pool(struct aten_builder *b, const struct aten_rule_call *c)
-{
-    bool grad = c->type == MG_OP_AVG_POOL_GRAD;
-    mg_value a = aten_in(b, c->node, 0, NULL);
-    size_t at = 1 + (size_t)grad;
-    if (!c->node->has_out || c->node->shape.rank != 4)
-        return aten_decline(b);
-    if (grad)
-        aten_set_ints(b, MG_ATTR_SPATIAL, c->node->shape.dim + 2, 2);
-    set_pool(b, c->node, at, 2);
-    aten_set_int(b, MG_ATTR_CEIL_MODE, aten_int(c->node, at + 3, "ceil_mode", 0));
-    aten_set_int(b, MG_ATTR_COUNT_INCLUDE_PAD, aten_int(c->node, at + 4, "count_include_pad", 1));
-    return aten_emit1(b, c->type, a);
-}
-
-/* _adaptive_avg_pool2d(x, [1, 1]), and its gradient (dy, x) */
-mg_value aten_rule_global_pool(struct aten_builder *b, const struct aten_rule_call *c)
-{
-    bool grad = c->type == MG_OP_GLOBAL_AVG_POOL_GRAD;
-    mg_value a = aten_in(b, c->node, 0, NULL);
-    const struct mg_shape *small = grad ? aten_shape(b, a) : &c->node->shape;
-    if (small->rank != 4)
-        return aten_decline(b);
-    for (uint32_t d = 2; d < small->rank; d++)
-        if (small->dim[d] != 1)
-            return aten_decline(b);
-    if (grad)
-        aten_set_ints(b, MG_ATTR_SPATIAL, c->node->shape.dim + 2, c->node->shape.rank - 2);
-    return aten_emit1(b, c->type, a);
-}
-
-/* The scale of a dimension as it was asked for; 0: that of the sizes. It stands behind the others, for each dimension
- * or as a list. */
-static double scale_of_dimension(const struct aten_node *node, size_t at, uint32_t d)
-{
-    const struct aten_arg *arg = aten_argument(node, at, "scale_factors");
-    if (arg && arg->kind == ATEN_LIST)
-        return d < arg->count ? arg->item[d].f : 0;
-    return aten_real(node, at + d, NULL, 0);
-}
-
-/* Does torch come to the same places by a scale as by the two sizes? It computes in single precision, but for f64. */
-static bool is_of_sizes(double scale, int64_t from, int64_t to, enum mg_dtype dtype)
-{
-    if (!(scale > 0) || 1 / scale == (double)from / (double)to)
-        return true;
-    return dtype != MG_DTYPE_F64 && (float)(1 / scale) == (float)from / (float)to;
-}
-
-/* Does torch, which multiplies in single precision, find the same nearest neighbours as we, who divide in double? */
-static bool rounds_alike(int64_t from, int64_t to)
-{
-    enum { MOST = 1 << 16 };
-    float step = (float)from / (float)to;
-    for (int64_t i = 0; i < to && i < MOST; i++)
-        if ((int64_t)((float)i * step) != (int64_t)((double)i / ((double)to / (double)from)))
-            return false;
-    return to <= MOST || from == to;
-}
-
-/* Sets the scales that differ from those of the sizes; false where the operator cannot tell them: rounding would have
- * to be torch's own. */
-static bool set_scales(struct aten_builder *b, const struct aten_node *node, size_t at, mg_value x, bool linear)
-{
-    const struct mg_shape *given = aten_shape(b, x);
-    uint32_t spatial = node->shape.rank - 2;
-    bool grad = strstr(node->op, "backward") != NULL;
-    for (uint32_t d = 0; d < spatial; d++) {
-        int64_t from = grad ? node->shape.dim[2 + d] : given->dim[2 + d];
-        int64_t to = grad ? given->dim[2 + d] : node->shape.dim[2 + d];
-        double scale = scale_of_dimension(node, at, d);
-        bool plain = is_of_sizes(scale, from, to, node->dtype);
-        if (!linear && !(plain && rounds_alike(from, to)))
-            return false;
-        if (!plain)
-            aten_set_real(b, (enum mg_attr_key)(MG_ATTR_SCALES_W - (int)(spatial - 1 - d)), scale);
-    }
-    return true;
-}
-
-/* upsample_*(x, size, [align_corners, ]scales), upsample_*_backward(dy, sizes, sizes, ...): the sizes are the result's;
- * aligned corners need no scale */
-mg_value aten_rule_resize(struct aten_builder *b, const struct aten_rule_call *c)
-{
-    bool grad = c->type == MG_OP_RESIZE_GRAD, linear = strstr(c->node->op, "linear") != NULL;
-    mg_value x = aten_in(b, c->node, 0, NULL);
-    size_t at = grad ? 3 : 2;
-    bool corners = linear && aten_int(c->node, at, "align_corners", 0) != 0;
-    if (!c->node->has_out || c->node->shape.rank < 3 || c->node->shape.rank != aten_shape(b, x)->rank ||
-        (!corners && !set_scales(b, c->node, at + linear, x, linear)))
-        return aten_decline(b);
-    aten_set_ints(b, MG_ATTR_SPATIAL, c->node->shape.dim + 2, c->node->shape.rank - 2);
-    aten_set_text(b, MG_ATTR_MODE, linear ? "linear" : "nearest");
-    aten_set_text(b, MG_ATTR_COORDINATES, !linear ? "asymmetric" : corners ? "align_corners" : "half_pixel");
-    return aten_emit1(b, c->type, x);
-}
 
 /* ---- losses ---- */
 
@@ -200,31 +62,126 @@ mg_value aten_rule_nll_grad(struct aten_builder *b, const struct aten_rule_call 
     return aten_emit(b, c->type, in, 3, NULL, 1);
 }
 
-/* mse_loss(y, t, reduction) */
-mg_value aten_rule_mse(struct aten_builder *b, const struct aten_rule_call *c)
+/* The loss of each element, their mean or their sum. */
+static mg_value total(struct aten_builder *b, mg_value e, int64_t reduction)
 {
-    mg_value y = aten_in(b, c->node, 0, NULL), t = aten_in(b, c->node, 1, NULL);
-    int64_t reduction = aten_int(c->node, 2, "reduction", 1), axes[MG_MAX_RANK];
-    mg_value e = aten_emit2(b, MG_OP_SQUARED_ERROR, y, t);
+    int64_t axes[MG_MAX_RANK];
     uint32_t rank = aten_shape(b, e)->rank;
-    if (reduction == 0 || rank == 0)
+    if (reduction == REDUCTION_NONE || rank == 0)
         return e;
     for (uint32_t d = 0; d < rank; d++)
         axes[d] = d;
     aten_set_ints(b, MG_ATTR_AXES, axes, rank);
     aten_set_int(b, MG_ATTR_KEEPDIMS, 0);
-    return aten_emit1(b, reduction == 1 ? MG_OP_REDUCE_MEAN : MG_OP_REDUCE_SUM, e);
+    return aten_emit1(b, reduction == REDUCTION_MEAN ? MG_OP_REDUCE_MEAN : MG_OP_REDUCE_SUM, e);
+}
+
+/* What of the loss's gradient goes to each element of `like`. */
+static mg_value shared(struct aten_builder *b, mg_value dy, mg_value like, int64_t reduction)
+{
+    double count = (double)mg_shape_elements(aten_shape(b, like));
+    if (reduction == REDUCTION_MEAN && count > 0)
+        dy = aten_affine(b, dy, 1 / count, 0);
+    return aten_expand(b, dy, aten_shape(b, like));
+}
+
+/* mse_loss(y, t, reduction) */
+mg_value aten_rule_mse(struct aten_builder *b, const struct aten_rule_call *c)
+{
+    mg_value y = aten_in(b, c->node, 0, NULL), t = aten_in(b, c->node, 1, NULL);
+    return total(b, aten_emit2(b, c->type, y, t), aten_int(c->node, 2, "reduction", REDUCTION_MEAN));
 }
 
 /* mse_loss_backward(dloss, y, t, reduction) */
 mg_value aten_rule_mse_grad(struct aten_builder *b, const struct aten_rule_call *c)
 {
     mg_value dy = aten_in(b, c->node, 0, NULL), y = aten_in(b, c->node, 1, NULL), t = aten_in(b, c->node, 2, NULL);
-    double count = (double)mg_shape_elements(aten_shape(b, y));
-    if (aten_int(c->node, 3, "reduction", 1) == 1 && count > 0)
-        dy = aten_affine(b, dy, 1 / count, 0);
-    const mg_value in[3] = {aten_expand(b, dy, aten_shape(b, y)), y, t};
-    return aten_emit(b, MG_OP_SQUARED_ERROR_GRAD, in, 3, NULL, 1);
+    const mg_value in[3] = {shared(b, dy, y, aten_int(c->node, 3, "reduction", REDUCTION_MEAN)), y, t};
+    return aten_emit(b, c->type, in, 3, NULL, 1);
+}
+
+/* y - t no further than `most` from zero: the slope of a loss that is square there and straight outside. */
+static mg_value bent(struct aten_builder *b, mg_value difference, double most)
+{
+    aten_set_real(b, MG_ATTR_MIN, -most);
+    aten_set_real(b, MG_ATTR_MAX, most);
+    return aten_emit1(b, MG_OP_CLIP, difference);
+}
+
+/* smooth_l1_loss(y, t, reduction, beta), huber_loss(y, t, reduction, delta): with d = y - t and c = d between -beta and
+ * beta, c (d - c / 2), which smooth_l1 divides by beta. */
+mg_value aten_rule_smooth_l1(struct aten_builder *b, const struct aten_rule_call *c)
+{
+    bool huber = strstr(c->node->op, "huber") != NULL;
+    double beta = aten_real(c->node, 3, huber ? "delta" : "beta", 1);
+    if (!(beta > 0))
+        return aten_decline(b);
+    mg_value d = aten_emit2(b, MG_OP_SUB, aten_in(b, c->node, 0, NULL), aten_in(b, c->node, 1, NULL));
+    mg_value slope = bent(b, d, beta);
+    mg_value e = aten_emit2(b, MG_OP_MUL, slope, aten_emit2(b, MG_OP_SUB, d, aten_affine(b, slope, 0.5, 0)));
+    return total(b, huber ? e : aten_affine(b, e, 1 / beta, 0), aten_int(c->node, 2, "reduction", REDUCTION_MEAN));
+}
+
+/* smooth_l1_loss_backward(dloss, y, t, reduction, beta) and huber's */
+mg_value aten_rule_smooth_l1_grad(struct aten_builder *b, const struct aten_rule_call *c)
+{
+    bool huber = strstr(c->node->op, "huber") != NULL;
+    double beta = aten_real(c->node, 4, huber ? "delta" : "beta", 1);
+    if (!(beta > 0))
+        return aten_decline(b);
+    mg_value d = aten_emit2(b, MG_OP_SUB, aten_in(b, c->node, 1, NULL), aten_in(b, c->node, 2, NULL));
+    mg_value slope = aten_affine(b, bent(b, d, beta), huber ? 1 : 1 / beta, 0);
+    mg_value dy = shared(b, aten_in(b, c->node, 0, NULL), d, aten_int(c->node, 3, "reduction", REDUCTION_MEAN));
+    return aten_emit2(b, MG_OP_MUL, slope, dy);
+}
+
+/* ---- binary cross entropy ---- */
+
+static mg_value weighted(struct aten_builder *b, mg_value v, mg_value weight)
+{
+    return weight == MG_NONE ? v : aten_emit2(b, MG_OP_MUL, v, weight);
+}
+
+/* No less than `least`. */
+static mg_value at_least(struct aten_builder *b, mg_value v, double least)
+{
+    aten_set_real(b, MG_ATTR_MIN, least);
+    return aten_emit1(b, MG_OP_CLIP, v);
+}
+
+/* binary_cross_entropy(y, t, weight, reduction): (t - 1) log(1 - y) - t log(y), no logarithm below -100 */
+mg_value aten_rule_bce(struct aten_builder *b, const struct aten_rule_call *c)
+{
+    mg_value y = aten_in(b, c->node, 0, NULL), t = aten_in(b, c->node, 1, NULL), w = aten_in(b, c->node, 2, NULL);
+    mg_value off = aten_emit1(b, MG_OP_LOG1P, aten_emit1(b, MG_OP_NEG, y)), on = aten_emit1(b, MG_OP_LOG, y);
+    off = aten_emit2(b, MG_OP_MUL, aten_affine(b, t, 1, -1), at_least(b, off, -100));
+    on = aten_emit2(b, MG_OP_MUL, t, at_least(b, on, -100));
+    return total(b, weighted(b, aten_emit2(b, MG_OP_SUB, off, on), w),
+                 aten_int(c->node, 3, "reduction", REDUCTION_MEAN));
+}
+
+/* binary_cross_entropy_backward(dloss, y, t, weight, reduction): dloss (y - t) / (y (1 - y)), that no less than 1e-12
+ */
+mg_value aten_rule_bce_grad(struct aten_builder *b, const struct aten_rule_call *c)
+{
+    mg_value y = aten_in(b, c->node, 1, NULL), t = aten_in(b, c->node, 2, NULL), w = aten_in(b, c->node, 3, NULL);
+    mg_value dy = shared(b, aten_in(b, c->node, 0, NULL), y, aten_int(c->node, 4, "reduction", REDUCTION_MEAN));
+    mg_value by = at_least(b, aten_emit2(b, MG_OP_MUL, aten_affine(b, y, -1, 1), y), 1e-12);
+    mg_value v = aten_emit2(b, MG_OP_DIV, aten_emit2(b, MG_OP_MUL, dy, aten_emit2(b, MG_OP_SUB, y, t)), by);
+    return weighted(b, v, w);
+}
+
+/* binary_cross_entropy_with_logits(x, t, weight, weight of what is true, reduction):
+ * (1 - t) x + (1 + (weight - 1) t) softplus(-x) */
+mg_value aten_rule_bce_logits(struct aten_builder *b, const struct aten_rule_call *c)
+{
+    mg_value x = aten_in(b, c->node, 0, NULL), t = aten_in(b, c->node, 1, NULL);
+    mg_value w = aten_in(b, c->node, 2, NULL), on = aten_in(b, c->node, 3, NULL);
+    mg_value e = aten_emit1(b, MG_OP_SOFTPLUS, aten_emit1(b, MG_OP_NEG, x));
+    if (on != MG_NONE)
+        e = aten_emit2(b, MG_OP_MUL, e, aten_affine(b, aten_emit2(b, MG_OP_MUL, aten_affine(b, on, 1, -1), t), 1, 1));
+    e = aten_emit2(b, MG_OP_ADD, aten_emit2(b, MG_OP_MUL, aten_affine(b, t, -1, 1), x), e);
+    return total(b, weighted(b, e, w), aten_int(c->node, 4, "reduction", REDUCTION_MEAN));
 }
 
 /* ---- attention ---- */

@@ -10,6 +10,25 @@ mg_value aten_rule_matmul(struct aten_builder *b, const struct aten_rule_call *c
     return aten_emit2(b, MG_OP_MATMUL, aten_in(b, c->node, 0, NULL), aten_in(b, c->node, 1, NULL));
 }
 
+/* _linalg_det(a) -> the determinant; not what it was computed by, which its gradient reads */
+mg_value aten_rule_det(struct aten_builder *b, const struct aten_rule_call *c)
+{
+    const mg_value out[1] = {aten_emit1(b, c->type, aten_in(b, c->node, 0, NULL))};
+    aten_give(b, out, 1);
+    return MG_NONE;
+}
+
+/* mv(a, v), dot(v, v): vectors as matrices of one row or column */
+mg_value aten_rule_matmul_vector(struct aten_builder *b, const struct aten_rule_call *c)
+{
+    mg_value a = aten_in(b, c->node, 0, NULL), v = aten_in(b, c->node, 1, NULL);
+    int64_t size = aten_shape(b, v)->dim[0];
+    if (aten_shape(b, a)->rank == 1)
+        a = aten_reshape(b, a, &(struct mg_shape){.rank = 2, .dim = {1, size}});
+    v = aten_reshape(b, v, &(struct mg_shape){.rank = 2, .dim = {size, 1}});
+    return aten_reshape(b, aten_emit2(b, MG_OP_MATMUL, a, v), &c->node->shape);
+}
+
 /* addmm(c, a, b, beta, alpha): beta c + alpha a b */
 mg_value aten_rule_addmm(struct aten_builder *b, const struct aten_rule_call *c)
 {
@@ -267,6 +286,37 @@ mg_value aten_rule_layer_norm_grad(struct aten_builder *b, const struct aten_rul
     aten_set_int(b, MG_ATTR_AXIS, -(sizes->kind == ATEN_LIST ? (int64_t)sizes->count : 1));
     aten_emit(b, MG_OP_LAYER_NORM_GRAD, in, scale == MG_NONE ? 4 : 5, out, scale == MG_NONE ? 1 : 3);
     aten_give(b, out, 3);
+    return MG_NONE;
+}
+
+/* (x, normalized_shape, scale, epsilon) -> y, rstd */
+mg_value aten_rule_rms_norm(struct aten_builder *b, const struct aten_rule_call *c)
+{
+    const mg_value in[2] = {aten_in(b, c->node, 0, NULL), aten_in(b, c->node, 2, NULL)};
+    const struct aten_arg *sizes = aten_argument(c->node, 1, "normalized_shape");
+    double epsilon = aten_real(c->node, 3, "eps", -1);
+    mg_value out[2];
+    if (!sizes || sizes->kind != ATEN_LIST || epsilon < 0)
+        return aten_decline(b);
+    aten_set_int(b, MG_ATTR_AXIS, -(int64_t)sizes->count);
+    aten_set_real(b, MG_ATTR_EPSILON, epsilon);
+    aten_emit(b, c->type, in, in[1] == MG_NONE ? 1 : 2, out, 2);
+    aten_give(b, out, 2);
+    return MG_NONE;
+}
+
+/* (dy, x, normalized_shape, rstd, scale, mask) -> dx, dscale */
+mg_value aten_rule_rms_norm_grad(struct aten_builder *b, const struct aten_rule_call *c)
+{
+    mg_value x = aten_in(b, c->node, 1, NULL), scale = aten_in(b, c->node, 4, NULL);
+    const mg_value in[4] = {aten_in(b, c->node, 0, NULL), x, aten_in(b, c->node, 3, NULL), scale};
+    const struct aten_arg *sizes = aten_argument(c->node, 2, "normalized_shape");
+    mg_value out[2] = {MG_NONE, MG_NONE};
+    if (!sizes || sizes->kind != ATEN_LIST)
+        return aten_decline(b);
+    aten_set_int(b, MG_ATTR_AXIS, -(int64_t)sizes->count);
+    aten_emit(b, c->type, in, scale == MG_NONE ? 3 : 4, out, scale == MG_NONE ? 1 : 2);
+    aten_give(b, out, 2);
     return MG_NONE;
 }
 

@@ -45,6 +45,30 @@ static void note_writes(struct aten_builder *b, uint32_t n)
     }
 }
 
+static void note_reads(struct aten_builder *b, const struct aten_arg *arg)
+{
+    if (arg->kind == ATEN_NODE)
+        b->is_read[arg->node] = true;
+    for (size_t i = 0; i < arg->count; i++)
+        note_reads(b, &arg->item[i]);
+}
+
+/* Which nodes somebody reads: outputs, and what calls read that are read themselves, write or are not PyTorch's. */
+static void find_read(struct aten_builder *b)
+{
+    for (size_t i = 0; i < b->document->output_count; i++)
+        b->is_read[b->document->outputs[i].node] = true;
+    for (size_t n = b->document->node_count; n-- > 0;) {
+        const struct aten_node *node = &b->document->nodes[n];
+        bool plain = node->kind == ATEN_GETITEM || strncmp(node->op, "aten.", 5) == 0;
+        b->is_read[n] = b->is_read[n] || node->write_count || node->kind == ATEN_PLACEHOLDER || !plain;
+        if (b->is_read[n]) {
+            note_reads(b, &node->args);
+            note_reads(b, &node->kwargs);
+        }
+    }
+}
+
 void aten_survey(struct aten_builder *b)
 {
     size_t count = b->document->node_count;
@@ -52,6 +76,7 @@ void aten_survey(struct aten_builder *b)
     b->storages = MG_NEW_ARRAY(b->arena, struct aten_storage, count);
     b->first_item = MG_NEW_ARRAY(b->arena, uint32_t, count);
     b->next_item = MG_NEW_ARRAY(b->arena, uint32_t, count);
+    b->is_read = MG_NEW_ARRAY(b->arena, bool, count);
     memset(b->first_item, 0xff, count * sizeof *b->first_item);
     for (size_t n = 0; n < count; n++)
         b->tensors[n] = (struct aten_tensor){.value = MG_NONE, .parent = MG_NONE, .axis = -1};
@@ -65,6 +90,7 @@ void aten_survey(struct aten_builder *b)
     }
     for (uint32_t n = 0; n < count; n++)
         note_writes(b, n);
+    find_read(b);
 }
 
 /* ---- how a view lies in its parent ---- */

@@ -2,34 +2,17 @@
 stays the call that it was. Left out, loudly, where there is no PyTorch (make deps-torch)."""
 import json
 import os
-import re
-import subprocess
-import tempfile
 
-from libsteps import HERE, TMP, compare, cut_plans_of, plans_of, state_of
-from libe2e import MAGISD, Tests
+from libcalls import check_call, exported, opaque_in, table
+from libsteps import compare, cut_plans_of, plans_of, state_of
+from libe2e import Tests
 
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
-import libtorch
 import magis_apply
 import magis_capture
-
-TABLE = os.path.join(HERE, "..", "..", "core", "formats", "aten.def")
-
-
-def table():
-    """(name, overload, [words of the arguments]) of each line."""
-    text = open(TABLE).read()
-    short = dict(re.findall(r"^#define (\w+) (.*)$", text, re.M))
-    short["MADE_LIKE"] = short["MADE_LIKE"].replace("MADE", short["MADE"], 1)
-    for name, overloads, rest in re.findall(r'^ATEN\("(\w+)", "([^"]+)", \w+, \w+,\s+([^)]*)\)$', text, re.M):
-        pieces = re.findall(r'"([^"]*)"|(\w+)', rest)
-        words = "".join(piece or "".join(re.findall(r'"([^"]*)"', short[macro])) for piece, macro in pieces).split()
-        for overload in overloads.split():
-            yield name, overload, words
 
 
 def test_table(t):
@@ -49,61 +32,6 @@ def test_table(t):
                         t.equal("%s.%s: %s" % (called, overload, argument.name), fixed[argument.name],
                                 "null" if default is None else "%g" % default)
     t.check("schemas were seen", seen > 150, seen)
-
-
-class Called(nn.Module):
-    """A function of a weight and the data; its loss tells every element apart."""
-
-    def __init__(self, function):
-        super().__init__()
-        self.w, self.function = nn.Parameter(torch.randn(8, 8)), function
-
-    def forward(self, *data):
-        y = self.function(self.w, *data)
-        return (y * (torch.arange(y.numel(), dtype=y.dtype) * 0.01 + 0.5).view(y.shape)).sum() + 0 * self.w.sum()
-
-
-def opaque_in(plan):
-    return [op["name"] for op in json.load(open(plan))["program"]["graph"]["ops"] if op["op"] == "opaque"]
-
-
-def exported(t, name, step, model, dump, plan, data):
-    """The plan as a module, on the tensors that the captured step reads, gives the loss and the gradients."""
-    path = os.path.join(TMP, "exported.py")
-    made = subprocess.run([MAGISD, "export", os.path.join(TMP, "step.json"), plan, "--format", "torch", "-o", path],
-                          capture_output=True, text=True)
-    if not t.check(name + ": exported", made.returncode == 0, made.stderr):
-        return
-    module, held = libtorch.load(path), dict(model.named_parameters(), **dict(model.named_buffers()))
-    inputs, weights = {}, {}
-    for node in dump["nodes"]:
-        if node["op"] == "placeholder":
-            kind, key = inputs if node["kind"] == "input" else weights, node["path"]
-            tensor = data[int(key.split(".")[1])] if node["kind"] == "input" else held[key]
-            kind[key if "." in key else node["name"]] = tensor.detach().clone()
-    out = list(module.step(inputs, weights, graph=module.GRAPH).values())
-    for parameter in model.parameters():
-        parameter.grad = None
-    want = step(*data).detach()
-    t.check(name + ": loss of the module", torch.allclose(out[0], want, atol=1e-4, rtol=1e-5, equal_nan=True), (out[0], want))
-    for key, parameter in model.named_parameters():
-        same = [value for value in out if value.shape == parameter.shape]
-        t.check(name + ": gradients of the module", any(torch.allclose(value, parameter.grad, atol=1e-4) for value in same), key)
-
-
-def check_call(t, name, function, *data, known=False):
-    model = Called(function)
-
-    def step(*data):
-        loss = model(*data)
-        loss.backward()
-        return loss
-    dump = magis_capture.capture(step, *data, name="call").dump
-    plan = plans_of(dump)[1][0]
-    compare(t, name, model, data, step, None, plan)
-    if known:
-        t.equal(name + ": known", opaque_in(plan), [])
-        exported(t, name, step, model, dump, plan, data)
 
 
 X, I, WIDE = torch.randn(8, 8), torch.tensor([0, -1, 2, 7]), torch.randn(1, 2, 5, 5)

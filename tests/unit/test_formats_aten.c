@@ -7,7 +7,8 @@
 #include <string.h>
 
 #include "exec/exec.h"
-#include "formats/formats.h"
+#include "formats/aten_priv.h"
+#include "graph/ops_priv.h"
 #include "server/pack.h"
 
 struct opened {
@@ -125,6 +126,48 @@ Test(aten, torchvision_networks_come_through_whole)
     cr_expect_eq(count, 10);
 }
 
+/* ---- the table, against that of operators ---- */
+
+struct made {
+    const char *name;
+    enum mg_op_type type;
+};
+static const struct made made[] = {
+#define ATEN(name, overloads, rule, type, arguments) {name, MG_OP_##type},
+#include "formats/aten.def"
+#undef ATEN
+};
+enum { MADE_COUNT = sizeof made / sizeof *made };
+
+/* Names that operators have and the table lacks: views, of which aten_storage.c knows how they lie in their parents. */
+static const char *const views =
+    "view _unsafe_view _reshape_alias reshape squeeze unsqueeze flatten expand t transpose "
+    "permute slice";
+
+static bool has_rule(const char *name, size_t size, enum mg_op_type type)
+{
+    for (size_t i = 0; i < MADE_COUNT; i++)
+        if (made[i].type == type && strlen(made[i].name) == size && strncmp(made[i].name, name, size) == 0)
+            return true;
+    return false;
+}
+
+Test(aten, operators_name_the_calls_that_they_are_made_of)
+{
+    for (size_t i = 0; i < MADE_COUNT; i++)
+        cr_expect(aten_lists(mg_op_facts(made[i].type)->aten, made[i].name, strlen(made[i].name)),
+                  "%s is made of %s and does not name it", mg_op_type_name(made[i].type), made[i].name);
+    for (enum mg_op_type type = 0; type < MG_OP_COUNT; type++) {
+        const char *word = mg_op_facts(type)->aten;
+        for (size_t size; *(word += strspn(word, " ")); word += size) {
+            size = strcspn(word, " ");
+            bool view = mg_op_facts(type)->cost == MG_COST_VIEW && aten_lists(views, word, size);
+            cr_expect(has_rule(word, size, type) != view, "%s names %.*s, of which no rule makes it",
+                      mg_op_type_name(type), (int)size, word);
+        }
+    }
+}
+
 /* ---- small documents ---- */
 
 #define DIGEST "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
@@ -198,6 +241,52 @@ static const double *executed(struct opened *o, const char *text, int64_t *count
 
 #define X GIVEN("x", "input", "[2,3]", 0)
 #define DOUBLED CALL("y", "mul.Tensor", NODE("x") ",2", "[2,3]", 1)
+
+/* Calls that PyTorch 1.13 does not have or takes apart: tests/e2e/torch_table.py executes the others. */
+Test(aten, calls_of_later_versions_are_told_in_our_operators)
+{
+    EXPECT(DOCUMENT(X CALL("d", "sub.Tensor", NODE("x") ",2", "[2,3]", 1)
+                        CALL("s", "full.default", "[1,3],-0.5", "[1,3]", 2)
+                            CALL("z", "_prelu_kernel.default", NODE("d") "," NODE("s"), "[2,3]", 3),
+                    NODE("z")),
+           1, 0.5, 0, 1, 2, 3);
+    EXPECT(DOCUMENT(X CALL("d", "sub.Tensor", NODE("x") ",2", "[2,3]", 1)
+                        CALL("s", "full.default", "[1,3],-0.5", "[1,3]", 2)
+                            SEVERAL("g", "_prelu_kernel_backward.default", NODE("x") "," NODE("d") "," NODE("s"))
+                                ITEM("dx", "g", 0, "[2,3]", 3) ITEM("ds", "g", 1, "[2,3]", 4)
+                                    CALL("z", "stack.default", "[" NODE("dx") "," NODE("ds") "]", "[2,2,3]", 5),
+                    NODE("z")),
+           0, -0.5, -1, 3, 4, 5, 0, -1, 0, 0, 0, 0);
+    EXPECT(DOCUMENT(X CALL("d", "sub.Tensor", NODE("x") ",2", "[2,3]", 1)
+                        CALL("z", "huber_loss.default", NODE("d") "," NODE("x") ",0,1.5", "[2,3]", 2),
+                    NODE("z")),
+           1.875, 1.875, 1.875, 1.875, 1.875, 1.875);
+    EXPECT(DOCUMENT(X CALL("d", "sub.Tensor", NODE("x") ",2", "[2,3]", 1) CALL(
+                        "z", "huber_loss_backward.default", NODE("x") "," NODE("d") "," NODE("x") ",0,1.5", "[2,3]", 2),
+                    NODE("z")),
+           0, -1.5, -3, -4.5, -6, -7.5);
+    EXPECT(DOCUMENT(X CALL("z", "mish_backward.default", NODE("x") "," NODE("x"), "[2,3]", 1), NODE("z")), 0,
+           1.0490362200997922, 2.1386358685589792, 3.0633207327883305, 4.017731507615, 5.004001124160414);
+}
+
+/* clang-format off: a call to a line */
+#define RMS_NORM                                                                                                       \
+    X CALL("w", "full.default", "[3],2", "[3]", 1)                                                                     \
+        SEVERAL("n", "_fused_rms_norm.default", NODE("x") ",[3]," NODE("w") ",1") ITEM("y", "n", 0, "[2,3]", 2)        \
+            ITEM("r", "n", 1, "[2,1]", 3)                                                                              \
+                SEVERAL("g", "_fused_rms_norm_backward.default",                                                       \
+                        NODE("x") "," NODE("x") ",[3]," NODE("r") "," NODE("w") ",[true,true]")                        \
+                    ITEM("dx", "g", 0, "[2,3]", 4) ITEM("ds", "g", 1, "[3]", 5)
+/* clang-format on */
+
+Test(aten, fused_rms_norms_are_known)
+{
+    EXPECT(DOCUMENT(RMS_NORM, NODE("y")), 0, 1.22474487139159, 2.44948974278318, 1.42749285429266, 1.90332380572355,
+           2.37915475715443);
+    EXPECT(DOCUMENT(RMS_NORM, NODE("dx")), 0, 0.459279326771846, 0.918558653543692, 0.0808014823184527,
+           0.107735309757937, 0.134669137197421);
+    EXPECT(DOCUMENT(RMS_NORM, NODE("ds")), 2.14123928143899, 4.41902004714289, 8.39737663566926);
+}
 
 Test(aten, in_place_calls_are_seen_through_views_taken_before)
 {

@@ -149,6 +149,24 @@ def _layer_norm_grad(i, a, out):
     return list(results[:len(out)])
 
 
+def _rms_norm(i, a, out):
+    x = i[0].float() if i[0].dtype in (torch.float16, torch.bfloat16) else i[0]
+    rstd = torch.rsqrt((x * x).mean(list(range(a["axis"], x.dim())), True) + a["epsilon"])
+    y = (x * rstd).to(i[0].dtype)
+    return [y if len(i) < 2 else y * i[1], rstd]
+
+
+def _rms_norm_grad(i, a, out):
+    over, before = list(range(a["axis"], i[1].dim())), list(range(a["axis"]))
+    normal = i[1] * i[2]
+    dy = i[0] if len(i) < 4 else i[0] * i[3]
+    dx = ((dy - normal * (dy * normal).mean(over, True)) * i[2]).to(i[1].dtype)
+    if len(i) < 4:
+        return [dx]
+    dscale = i[0] * normal
+    return [dx, (dscale.sum(before) if before else dscale).to(i[3].dtype)]
+
+
 def _group_norm(i, a, out):
     n, c = i[0].shape[:2]
     scale, shift = (i[1], i[2]) if len(i) > 1 else (None, None)
@@ -189,31 +207,39 @@ def _pool(a):
     return a["kernel_shape"], strides, pads, dilations, bool(a.get("ceil_mode"))
 
 
+def _by_size(name, x):
+    """torch's function of that name for as many spatial dimensions as x has, two or three."""
+    return getattr(aten, name % (x.dim() - 2))
+
+
+def _max_pool(i, a, out):
+    return _by_size("max_pool%dd_with_indices", i[0])(i[0], *_pool(a))[0]
+
+
 def _max_pool_grad(i, a, out):
-    kernel, strides, pads, dilations, ceil = _pool(a)
-    _, at = F.max_pool2d(i[1], kernel, strides, pads, dilations, ceil, return_indices=True)
-    return aten.max_pool2d_with_indices_backward(i[0], i[1], kernel, strides, pads, dilations, ceil, at)
+    at = _by_size("max_pool%dd_with_indices", i[1])(i[1], *_pool(a))[1]
+    return _by_size("max_pool%dd_with_indices_backward", i[1])(i[0], i[1], *_pool(a), at)
 
 
 def _avg_pool(i, a, out):
     kernel, strides, pads, _, ceil = _pool(a)
-    return F.avg_pool2d(i[0], kernel, strides, pads, ceil, bool(a.get("count_include_pad", 1)))
+    return _by_size("avg_pool%dd", i[0])(i[0], kernel, strides, pads, ceil, bool(a.get("count_include_pad", 1)))
 
 
 def _avg_pool_grad(i, a, out):
     kernel, strides, pads, _, ceil = _pool(a)
-    return aten.avg_pool2d_backward(i[0], _phantom(i[0], out[0]), kernel, strides, pads, ceil,
-                                    bool(a.get("count_include_pad", 1)), None)
+    return _by_size("avg_pool%dd_backward", i[0])(i[0], _phantom(i[0], out[0]), kernel, strides, pads, ceil,
+                                                  bool(a.get("count_include_pad", 1)), None)
 
 
 def _how_resized(a, spatial):
     """torch's name for it, and the arguments behind the sizes."""
-    if spatial > 2:
-        raise PlanError("resizing is supported in one and two dimensions")
-    linear = a["mode"] == "linear"
-    scales = [a.get(key) or None for key in ("scales_h", "scales_w")[2 - spatial:]]
-    name = "upsample_%s%dd" % ("nearest" if not linear else "bilinear" if spatial == 2 else "linear", spatial)
-    return name, [a["coordinates"] == "align_corners"] * linear + scales
+    if a["mode"] == "cubic" and spatial != 2:
+        raise PlanError("cubic resizing is supported in two dimensions")
+    kind = {"nearest": ("nearest",) * 3, "linear": ("linear", "bilinear", "trilinear"), "cubic": ("bicubic",) * 3}
+    scales = [a.get(key) or None for key in ("scales_d", "scales_h", "scales_w")[3 - spatial:]]
+    name = "upsample_%s%dd" % (kind[a["mode"]][spatial - 1], spatial)
+    return name, [a["coordinates"] == "align_corners"] * (a["mode"] != "nearest") + scales
 
 
 def _resize(i, a, out):
@@ -381,10 +407,10 @@ KERNELS = {
     "group_norm": _group_norm, "group_norm_grad": _group_norm_grad,
     "batch_norm": _batch_norm, "batch_norm_grad": _batch_norm_grad, "bn_apply": _bn_apply, "stat_update": _stat_update,
     "batch_norm_inference": lambda i, a, out: F.batch_norm(i[0], i[3], i[4], i[1], i[2], False, 0.0, a["epsilon"]),
-    "max_pool": lambda i, a, out: F.max_pool2d(i[0], *_pool(a)), "max_pool_grad": _max_pool_grad,
+    "max_pool": _max_pool, "max_pool_grad": _max_pool_grad,
     "avg_pool": _avg_pool, "avg_pool_grad": _avg_pool_grad,
     "global_avg_pool": lambda i, a, out: i[0].mean(tuple(range(2, i[0].dim())), True),
-    "global_avg_pool_grad": lambda i, a, out: (i[0] / (out[0][2] * out[0][3])).expand(out[0]).contiguous(),
+    "global_avg_pool_grad": lambda i, a, out: (i[0] / math.prod(out[0][2:])).expand(out[0]).contiguous(),
     "resize": _resize, "resize_grad": _resize_grad, "slice_grad": _slice_grad, "pad": _pad,
     "concat": lambda i, a, out: torch.cat(i, a["axis"]), "tile": lambda i, a, out: i[0].repeat(a["repeats"]),
     "gather": _gather, "scatter_add": _scatter_add, "attention": _attention, "attention_grad": _attention_grad,
@@ -392,12 +418,15 @@ KERNELS = {
     "top_k": _top_k, "reverse": lambda i, a, out: i[0].flip(a["axes"]), "im2col": _columns, "col2im": _images,
     "trilu": lambda i, a, out: (torch.triu if a["upper"] else torch.tril)(i[0], a["diagonal"]),
     "grid_sample": _grid_sample, "space_to_depth": lambda i, a, out: F.pixel_unshuffle(i[0], a["blocksize"]),
-    "adaptive_avg_pool": lambda i, a, out: F.adaptive_avg_pool2d(i[0], a["spatial"]),
-    "adaptive_avg_pool_grad": lambda i, a, out: aten._adaptive_avg_pool2d_backward(i[0], i[0].new_empty(out[0])),
+    "adaptive_avg_pool": lambda i, a, out: _by_size("_adaptive_avg_pool%dd", i[0])(i[0], a["spatial"]),
+    "adaptive_avg_pool_grad":
+        lambda i, a, out: _by_size("_adaptive_avg_pool%dd_backward", i[0])(i[0], i[0].new_empty(out[0])),
     "mod": lambda i, a, out: torch.fmod(*i) if a["fmod"] else torch.remainder(*i),
     "prelu": lambda i, a, out: torch.where(i[0] > 0, i[0], i[0] * i[1]),
     "prelu_grad": lambda i, a, out: torch.where(i[1] > 0, i[0], i[0] * i[2]),
     "shrink": _shrink, "shrink_grad": lambda i, a, out: i[0].masked_fill(i[1].abs() <= a["lambd"], 0),
+    "selu": lambda i, a, out: aten.elu(i[0], a["alpha"], a["gamma"]),
+    "selu_grad": lambda i, a, out: aten.elu_backward(i[0], a["alpha"], a["gamma"], 1, True, i[1]),
     "celu": lambda i, a, out: F.celu(i[0], a["alpha"]), "mish": lambda i, a, out: F.mish(i[0]),
     "celu_grad": lambda i, a, out: torch.where(i[1] > 0, i[0], i[0] * (i[1] / a["alpha"] + 1)),
     "mish_grad": lambda i, a, out: aten.mish_backward(i[0], i[1]),
@@ -405,6 +434,9 @@ KERNELS = {
     "reduce_log_sum_exp": _reduce(torch.logsumexp),
     "reduce_l1": lambda i, a, out: torch.linalg.vector_norm(i[0], 1, a["axes"], bool(a["keepdims"])),
     "reduce_l2": lambda i, a, out: torch.linalg.vector_norm(i[0], 2, a["axes"], bool(a["keepdims"])),
+    "reduce_sum_square": lambda i, a, out: (i[0] * i[0]).sum(a["axes"], bool(a["keepdims"])),
+    "roll": lambda i, a, out: i[0].roll(a["shifts"], a["axes"]), "det": lambda i, a, out: torch.linalg.det(i[0]),
+    "rms_norm": _rms_norm, "rms_norm_grad": _rms_norm_grad,
     "sgd": lambda i, a, out: i[0] - a["lr"] * (i[1] + a["weight_decay"] * i[0]), "assign": lambda i, a, out: i[1],
     # views that the plan had to make dense
     "reshape": lambda i, a, out: i[0].reshape(out[0]), "transpose": lambda i, a, out: i[0].permute(a["perm"]),
@@ -412,9 +444,10 @@ KERNELS = {
     "expand": lambda i, a, out: i[0].expand(out[0]), "slice": lambda i, a, out: i[0][_at(a, out[0])],
     "split": lambda i, a, out: list(i[0].split(a["split"], a["axis"])), "depth_to_space": _depth_to_space,
 }
+KERNELS["floor_div"] = lambda i, a, out: torch.div(i[0], i[1], rounding_mode="floor")
 KERNELS["is_nan"] = lambda i, a, out: i[0].isnan()
 KERNELS["is_inf"] = lambda i, a, out: i[0].isinf()
-RANDOM = ("dropout", "random_normal", "random_uniform")
+RANDOM = ("dropout", "random_normal", "random_uniform", "bernoulli")
 COMBINERS = {"sum": torch.add, "prod": torch.mul, "max": torch.maximum, "min": torch.minimum}
 # f(operands, attributes, which of them takes the result)
 IN_PLACE = {
@@ -432,7 +465,7 @@ for _name, _torch_name in (
         ("neg", "neg"), ("abs", "abs"), ("sign", "sgn"), ("floor", "floor"), ("ceil", "ceil"), ("round", "round"),
         ("logical_not", "logical_not"), ("exp", "exp"), ("log", "log"), ("sqrt", "sqrt"), ("rsqrt", "rsqrt"),
         ("reciprocal", "reciprocal"), ("erf", "erf"), ("sin", "sin"), ("cos", "cos"), ("tanh", "tanh"),
-        ("logical_xor", "logical_xor"), ("floor_div", "floor_divide"), ("atan2", "atan2"), ("trunc", "trunc"),
+        ("logical_xor", "logical_xor"), ("atan2", "atan2"), ("trunc", "trunc"),
         ("tan", "tan"), ("asin", "asin"), ("acos", "acos"), ("atan", "atan"), ("sinh", "sinh"), ("cosh", "cosh"),
         ("asinh", "asinh"), ("acosh", "acosh"), ("atanh", "atanh"), ("expm1", "expm1"), ("log1p", "log1p"),
         ("log2", "log2"), ("log10", "log10"),
@@ -643,6 +676,9 @@ class _Run:
             return torch.full(shapes[0], _number(attrs["value"], dtype), dtype=dtype, device=self.device)
         if kind in ("random_normal", "random_uniform"):
             return self.draw(op, attrs, *boxes[0])
+        if kind == "bernoulli":
+            drawn = self.drawn(op, *boxes[0], torch.rand, operands[0].dtype) < operands[0]
+            return drawn.to(DTYPES[attrs["to"]] if attrs["to"] else operands[0].dtype)
         if kind == "eye":
             rows, columns = (torch.arange(n, device=self.device) for n in shapes[0])
             return (columns == rows.unsqueeze(1) + attrs["diagonal"]).to(DTYPES[attrs["to"]])
@@ -667,10 +703,9 @@ class _Run:
         for at in written:
             args[at] = args[at].clone()
         results = node.target(*args, **kwargs)
-        if not written:
-            return results
         results = list(results) if isinstance(results, (list, tuple)) else [results]
-        return results[:len(op["outputs"]) - len(written)] + [args[at] for at in written]
+        results = [torch.empty((), device=self.device) if result is None else result for result in results]  # not asked for
+        return results if not written else results[:len(op["outputs"]) - len(written)] + [args[at] for at in written]
 
     def compute(self, step):
         op, depth = self.plan.ops[step["op"]], len(self.open)

@@ -577,18 +577,20 @@ def _smoothed_cross_entropy(logits, target, weight, reduction, ignored, smoothin
 
 @contextlib.contextmanager
 def _traceable_losses():
-    """torch 1.13 writes a real tensor among the traced ones where labels are smoothed."""
-    theirs = torch._C._nn.cross_entropy_loss
+    """torch 1.13 writes a real tensor among the traced ones where labels are smoothed, and fails in Huber's gradient, which
+    is that of a smooth l1 but for a factor."""
+    theirs, huber = torch._C._nn.cross_entropy_loss, torch._C._nn.huber_loss
 
     def ours(logits, target, weight=None, reduction=1, ignore_index=-100, label_smoothing=0.0):
         if label_smoothing and not target.is_floating_point():
             return _smoothed_cross_entropy(logits, target, weight, reduction, ignore_index, label_smoothing)
         return theirs(logits, target, weight, reduction, ignore_index, label_smoothing)
     torch._C._nn.cross_entropy_loss = ours
+    torch._C._nn.huber_loss = lambda y, t, how=1, delta=1.0: delta * torch._C._nn.smooth_l1_loss(y, t, how, delta)
     try:
         yield
     finally:
-        torch._C._nn.cross_entropy_loss = theirs
+        torch._C._nn.cross_entropy_loss, torch._C._nn.huber_loss = theirs, huber
 
 
 # ---- tracing ----
