@@ -367,7 +367,9 @@ Test(onnx, a_hundred_thousand_nodes)
     struct outcome out = read_bytes(model(graph), false);
     cr_expect_eq(out.code, MG_OK, "%s", out.err.message);
     cr_expect_eq(out.operators, NODES);
+#ifndef __SANITIZE_ADDRESS__ /* whose arenas hold red zones */
     cr_expect_leq(out.peak / NODES, 2800, "%zu bytes for each node", out.peak / NODES);
+#endif
 }
 
 Test(onnx, knows_the_default_domain)

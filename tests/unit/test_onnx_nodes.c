@@ -146,8 +146,10 @@ static double **fill(const struct mg_graph *g, const struct mg_onnx_model *model
         const struct mg_onnx_data *data = find(in, value->name);
         data = data ? data : onnx_content(model, value->name);
         int64_t count = mg_shape_elements(&value->shape);
+        int64_t given = !data ? 0 : data->uniform ? count : mg_shape_elements(&data->shape);
         values[v] = MG_NEW_ARRAY(arena, double, count + 1);
-        for (int64_t i = 0; data && i < count; i++)
+        for (int64_t i = 0; i < count && i < given;
+             i++) /* of CastLike's second operand there is less than is declared */
             values[v][i] = mg_onnx_data_at(data, i);
     }
     return values;
