@@ -13,7 +13,7 @@ import torch.nn.functional as F
 import magis_apply
 import magis_capture
 
-STEPS = 3
+STEPS = 7  # of radam the first five differ from the others
 DATA = torch.randn(64, 6), torch.randint(5, (64,))
 
 
@@ -62,11 +62,14 @@ OPTIMIZERS = {
     "adagrad, slowing down": lambda p: torch.optim.Adagrad(p, 0.01, lr_decay=0.1),
     "adadelta": lambda p: torch.optim.Adadelta(p, weight_decay=0.01),
     "adamax": lambda p: torch.optim.Adamax(p, 0.01, weight_decay=0.01),
+    "nadam": lambda p: torch.optim.NAdam(p, 0.01, weight_decay=0.01),
+    "nadam, tensors at once": lambda p: torch.optim.NAdam(p, 0.01, foreach=True),
+    "radam": lambda p: torch.optim.RAdam(p, 0.01, weight_decay=0.01),
     "rmsprop": lambda p: torch.optim.RMSprop(p, 0.01, momentum=0.9),
 }
 
 
-COLD = ("sgd", "nesterov", "adam", "adam, tensors at once", "adamw", "adamw, amsgrad", "adagrad")
+COLD = ("sgd", "nesterov", "adam", "adam, tensors at once", "adamw", "adamw, amsgrad", "adagrad", "nadam", "radam")
 
 
 def test_optimizers(t):
@@ -106,7 +109,7 @@ def test_refusals(t):
                 lambda: magis_capture.capture(cold.step, *DATA))
         t.check(name + ": nothing is left of that",
                 not any(cold.optimizer.state.values()) and not cold.optimizer.param_groups[0]["differentiable"])
-    numbers = Training(lambda p: torch.optim.RAdam(p, 0.01))
+    numbers = Training(lambda p: torch.optim.ASGD(p, 0.01))
     refused(t, "counters that are read as numbers are named by line", "torch_optimizers.py:",
             lambda: magis_capture.capture(numbers.step, *DATA))
     training = Training(OPTIMIZERS["momentum"])

@@ -47,7 +47,7 @@ for _name, _short in (("float8_e4m3fn", "f8e4m3"), ("float8_e5m2", "f8e5m2"), ("
 
 # settings of optimizers under which their steps can be traced: one tensor after the other, step counters as tensors
 TRACEABLE = {"foreach": False, "fused": False, "differentiable": True}
-OPTIM = {name: importlib.import_module("torch.optim." + name) for name in ("adam", "adamw", "adagrad", "adamax")}
+OPTIM = {name: importlib.import_module("torch.optim." + name) for name in ("adam", "adamw", "adagrad", "adamax", "nadam", "radam")}
 MODULE_TABLES = frozenset(vars(torch.nn.Module()))  # parameters, buffers, submodules, hooks
 # count their steps and compute nothing with the number
 COUNTS_ONLY = (torch.optim.RMSprop, torch.optim.Adadelta)
@@ -92,10 +92,54 @@ def _adamax(parameters, gradients, means, norms, steps, *unused, beta1, beta2, l
         parameter.sub_(lr / (1 - torch.pow(beta1, step.double())) * mean / norm)
 
 
+def _decayed(parameter, gradient, lr, weight_decay, decoupled_weight_decay=False, maximize=False, **rest):
+    """The gradient, with the decay in it or taken from the parameter."""
+    if decoupled_weight_decay:
+        parameter.mul_(1 - lr * weight_decay)
+    return _descended(parameter, gradient, 0 if decoupled_weight_decay else weight_decay, maximize)
+
+
+def _moments(mean, square, gradient, beta1, beta2):
+    mean.mul_(beta1).add_(gradient, alpha=1 - beta1)
+    square.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+
+
+def _nadam(parameters, gradients, means, squares, products, steps, *unused, beta1, beta2, lr, weight_decay, momentum_decay,
+           eps, **rest):
+    old = "differentiable" not in inspect.signature(OPTIM["nadam"].NAdam).parameters
+    twice = old and not rest.get("foreach")  # torch 1.13 has a factor twice, unless it takes tensors at once
+    for parameter, gradient, mean, square, product, step in zip(parameters, gradients, means, squares, products, steps):
+        step += 1
+        gradient = _decayed(parameter, gradient, lr, weight_decay, **rest)
+        count = step.double()
+        mu = beta1 * (1 - 0.5 * torch.pow(0.96, count * momentum_decay))
+        following = beta1 * (1 - 0.5 * torch.pow(0.96, (count + 1) * momentum_decay))
+        product *= mu
+        _moments(mean, square, gradient, beta1, beta2)
+        norm = (square / (1 - torch.pow(beta2, count))).sqrt() + eps
+        parameter.sub_(lr * (1 - mu) / (1 - product.double()) * gradient / norm)
+        product = product.double() * following * (mu if twice else 1)
+        parameter.sub_(lr * following / (1 - product) * mean / norm)
+
+
+def _radam(parameters, gradients, means, squares, steps, *unused, beta1, beta2, lr, weight_decay, eps, **rest):
+    for parameter, gradient, mean, square, step in zip(parameters, gradients, means, squares, steps):
+        step += 1
+        gradient = _decayed(parameter, gradient, lr, weight_decay, **rest)
+        count, most = step.double(), 2 / (1 - beta2) - 1
+        _moments(mean, square, gradient, beta1, beta2)
+        power = torch.pow(beta2, count)
+        length = most - 2 * count * power / (1 - power)
+        share = torch.clamp((length - 4) * (length - 2) * most / ((most - 4) * (most - 2) * length), min=0)
+        rectified = torch.sqrt(share * (1 - power)) / (square.sqrt() + eps)
+        rate = torch.where(length > 5, rectified, torch.ones_like(rectified))
+        parameter.sub_(lr / (1 - torch.pow(beta1, count)) * mean * rate)
+
+
 @contextlib.contextmanager
 def _traceable_functions():
     """In the place of functions of torch.optim that cannot be traced, others that compute the same."""
-    ours = {"adagrad": _adagrad, "adamax": _adamax}
+    ours = {"adagrad": _adagrad, "adamax": _adamax, "nadam": _nadam, "radam": _radam}
     if "differentiable" not in inspect.signature(OPTIM["adamw"].adamw).parameters:
         ours["adamw"] = _adamw
     theirs = {name: getattr(OPTIM[name], name) for name in ours}
@@ -118,12 +162,23 @@ def _adam_state(group):
     return lambda tensor: dict(make(tensor), step=step.clone().to(tensor.device if group.get("capturable") else "cpu"))
 
 
+def _nadam_state(group):
+    make = _zeros("exp_avg", "exp_avg_sq")
+    return lambda tensor: dict(step=torch.tensor(0.0), mu_product=torch.tensor(1.0), **make(tensor))
+
+
+def _radam_state(group):
+    make = _zeros("exp_avg", "exp_avg_sq")
+    return lambda tensor: dict(make(tensor), step=torch.tensor(0.0))
+
+
 def _sgd_state(group):
     """A first step copies the gradient into the buffer: what a buffer of zeros gives, unless gradients are damped."""
     return _zeros("momentum_buffer") if group["momentum"] and not group["dampening"] else None
 
 
-FIRST_STATE = {torch.optim.Adam: _adam_state, torch.optim.AdamW: _adam_state, torch.optim.SGD: _sgd_state}
+FIRST_STATE = {torch.optim.Adam: _adam_state, torch.optim.AdamW: _adam_state, torch.optim.NAdam: _nadam_state,
+               torch.optim.RAdam: _radam_state, torch.optim.SGD: _sgd_state}
 
 
 def _begin(optimizer):
@@ -396,7 +451,8 @@ class _State:
                 optimizer.state.clear()
                 optimizer.state.update({swap.get(id(key), key): state for key, state in old.items()})
                 for group in optimizer.param_groups:
-                    group.update({key: value for key, value in TRACEABLE.items() if key in group})
+                    group.update({key: value for key, value in TRACEABLE.items() if key in group and not (
+                        key == "foreach" and isinstance(optimizer, torch.optim.NAdam))})  # ours must know
             with _traceable_functions(), self._noting_steps():
                 yield
             for (_, optimizer), state in zip(self.optimizers, states):
