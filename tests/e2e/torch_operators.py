@@ -12,6 +12,7 @@ import libsteps  # has us run by a Python with torch
 import torch
 
 import libtorch
+import magis_apply
 from export_torch import CASES, compare, networks, run, settings
 from libe2e import MAGISD, Tests
 
@@ -64,6 +65,33 @@ def test_operators(t):
     t.equal("functions without a sample", sorted(written - seen), [])
 
 
+def test_kernels(t):
+    """The interpreter of plans computes each operator that it knows as the reference does."""
+    folder, seen = os.path.join(HOME, "operators"), set()
+    magis_apply.DTYPES.update(libtorch.dtypes(torch))
+    for name in sorted((n for n in os.listdir(folder) if n.endswith(".plan")), key=lambda n: int(n[:-5])):
+        told = json.load(open(os.path.join(folder, name[:-5] + ".json")))
+        program = json.load(open(os.path.join(folder, name)))["program"]
+        op = program["graph"]["ops"][0]
+        if told["op"] not in magis_apply.KERNELS or told["op"] == "bn_apply":  # whose samples have roots below zero
+            continue
+        operands = [tensor(told["inputs"][key]) for key in op["inputs"]]
+        shapes = [program["shapes"][key] for key in op["outputs"]]
+        try:
+            results = magis_apply.KERNELS[told["op"]](operands, op.get("attrs", {}), shapes)
+        except magis_apply.PlanError:
+            continue  # of no captured step
+        except Exception as error:
+            t.check("kernel: " + told["sample"], False, "%s: %s" % (type(error).__name__, error))
+            continue
+        seen.add(told["op"])
+        results = results if isinstance(results, (list, tuple)) else [results]
+        for key, got in zip(op["outputs"], results):
+            t.check("kernel: %s: %s" % (told["sample"], key), wrong(got, told["outputs"][key]) is None,
+                    wrong(got, told["outputs"][key]))
+    t.equal("kernels without a sample", sorted(set(magis_apply.KERNELS) - seen), ["bn_apply"])
+
+
 def test_infinite_numbers(t):
     """What a plan says for infinity is infinity in every type, and the largest number of a narrow type is a number."""
     library = {"torch": torch, "F": torch.nn.functional, "DTYPE": libtorch.dtypes(torch)}
@@ -107,5 +135,5 @@ def test_regions(t):
 
 if __name__ == "__main__":
     tests = Tests()
-    tests.run(test_operators, test_infinite_numbers, test_regions)
+    tests.run(test_operators, test_kernels, test_infinite_numbers, test_regions)
     tests.end()

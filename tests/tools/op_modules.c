@@ -2,7 +2,7 @@
  *
  * For sample N of tests/unit/op_samples.h, FOLDER/N.py is the exported module and FOLDER/N.json tells
  * {"sample", "op", "seeded", "inputs": {name: {"dtype", "shape", "data"}}, "outputs": {name: {"shape", "data"}}}; no
- * N.py: there is no function for that operator. */
+ * N.py: there is no function for that operator. FOLDER/N.plan is the plan as it were of a captured step. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -86,10 +86,21 @@ static bool save(const char *folder, int n, const char *extension, struct mg_wri
     return written;
 }
 
-static bool write_sample(const struct sample_run *run, const char *sample, int n, const char *folder)
+static bool write_as(enum mg_export_format format, const char *extension, const struct sample_run *run, int n,
+                     const char *folder)
 {
     struct mg_writer w;
     struct mg_error err = {0};
+    mg_writer_init(&w);
+    if (mg_export_write(format, &w, run->b->n, run->plan, NULL, &run->b->arena, &err) == MG_OK)
+        return save(folder, n, extension, &w);
+    mg_writer_release(&w);
+    return err.code == MG_ERR_UNSUPPORTED;
+}
+
+static bool write_sample(const struct sample_run *run, const char *sample, int n, const char *folder)
+{
+    struct mg_writer w;
     enum mg_op_type type = run->b->g->ops[0].type;
     mg_writer_init(&w);
     mg_write_begin_object(&w);
@@ -100,13 +111,10 @@ static bool write_sample(const struct sample_run *run, const char *sample, int n
     write_values(&w, "inputs", run, false);
     write_values(&w, "outputs", run, true);
     mg_write_end_object(&w);
-    if (!save(folder, n, "json", &w))
+    if (!save(folder, n, "json", &w) || !write_as(MG_EXPORT_TORCH, "py", run, n, folder))
         return false;
-    mg_writer_init(&w);
-    if (mg_export_write(MG_EXPORT_TORCH, &w, run->b->n, run->plan, NULL, &run->b->arena, &err) == MG_OK)
-        return save(folder, n, "py", &w);
-    mg_writer_release(&w);
-    return err.code == MG_ERR_UNSUPPORTED;
+    run->b->n->source = "of no step";
+    return write_as(MG_EXPORT_JSON, "plan", run, n, folder);
 }
 
 int main(int argc, char **argv)

@@ -191,9 +191,31 @@ def _reduce_prod(i, a, out):
 
 
 def _depth_to_space(i, a, out):
-    if a["mode"] != "CRD":
-        raise PlanError("depth_to_space is supported as pixel_shuffle computes it")
-    return F.pixel_shuffle(i[0], a["blocksize"])
+    """Mode CRD is pixel_shuffle; DCR has the places within a block before the channels."""
+    (n, c, h, w), b = i[0].shape, a["blocksize"]
+    if a["mode"] == "CRD":
+        return F.pixel_shuffle(i[0], b)
+    return i[0].reshape(n, b, b, c // (b * b), h, w).permute(0, 3, 4, 1, 5, 2).reshape(out[0])
+
+
+def _space_to_depth(i, a, out):
+    (n, c, h, w), b = i[0].shape, a["blocksize"]
+    if a["mode"] == "CRD":
+        return F.pixel_unshuffle(i[0], b)
+    return i[0].reshape(n, c, h // b, b, w // b, b).permute(0, 3, 5, 1, 2, 4).reshape(out[0])
+
+
+def _cumsum(i, a, out):
+    x = i[0].flip(a["axis"]) if a.get("reverse") else i[0]
+    y = x.cumsum(a["axis"]) - x if a.get("exclusive") else x.cumsum(a["axis"])
+    return y.flip(a["axis"]) if a.get("reverse") else y
+
+
+def _hard_sigmoid_grad(i, a, out):
+    if (a["alpha"], a["beta"]) == (1 / 6, 0.5):
+        return aten.hardsigmoid_backward(i[0], i[1])
+    t = i[1] * a["alpha"] + a["beta"]
+    return (i[0] * a["alpha"]).masked_fill_((t <= 0) | (t >= 1), 0)
 
 
 def _reduce(function):
@@ -222,7 +244,9 @@ def _max_pool_grad(i, a, out):
 
 
 def _avg_pool(i, a, out):
-    kernel, strides, pads, _, ceil = _pool(a)
+    kernel, strides, pads, dilations, ceil = _pool(a)
+    if any(d != 1 for d in dilations):
+        raise PlanError("averages of windows with holes are not supported")
     return _by_size("avg_pool%dd", i[0])(i[0], kernel, strides, pads, ceil, bool(a.get("count_include_pad", 1)))
 
 
@@ -234,8 +258,10 @@ def _avg_pool_grad(i, a, out):
 
 def _how_resized(a, spatial):
     """torch's name for it, and the arguments behind the sizes."""
-    if a["mode"] == "cubic" and spatial != 2:
-        raise PlanError("cubic resizing is supported in two dimensions")
+    places = {"nearest": ("asymmetric",), "linear": ("half_pixel", "align_corners"), "cubic": ("half_pixel", "align_corners")}
+    if (a["mode"] == "cubic" and (spatial != 2 or a["cubic_coeff_a"] != -0.75) or a.get("antialias") or a.get("exclude_outside")
+            or a["coordinates"] not in places[a["mode"]] or a["mode"] == "nearest" and a["nearest_mode"] != "floor"):
+        raise PlanError("resizing is supported as PyTorch's upsample_nearest, linear and bicubic do it")
     kind = {"nearest": ("nearest",) * 3, "linear": ("linear", "bilinear", "trilinear"), "cubic": ("bicubic",) * 3}
     scales = [a.get(key) or None for key in ("scales_d", "scales_h", "scales_w")[3 - spatial:]]
     name = "upsample_%s%dd" % (kind[a["mode"]][spatial - 1], spatial)
@@ -282,9 +308,11 @@ def _slice_grad(i, a, out):
 
 def _pad(i, a, out):
     rank, pads = i[0].dim(), []
+    if a.get("mode", "constant") != "constant":
+        raise PlanError("pads are supported if they are constant")
     for d in reversed(range(rank)):
         pads += [a["pads"][d], a["pads"][d + rank]]
-    return F.pad(i[0], pads, a.get("mode", "constant"), _number(a.get("value", 0), i[0].dtype))
+    return F.pad(i[0], pads, "constant", _number(a.get("value", 0), i[0].dtype))
 
 
 def _from_start(index, size):
@@ -316,7 +344,13 @@ def _clip_grad(i, a, out):
     return torch.where((i[1] > least) & (i[1] < most), i[0], torch.zeros_like(i[0]))
 
 
+def _check_attention(q, k, mask):
+    if mask or q.shape[:-2] != k.shape[:-2]:
+        raise PlanError("attention is supported without a mask, and with as many heads of keys as of queries")
+
+
 def _attention(i, a, out):
+    _check_attention(i[0], i[1], i[3:])
     scale = a["scale"] or i[0].shape[-1] ** -0.5
     scores = torch.matmul(i[0], i[1].transpose(-1, -2)) * scale
     if a.get("causal"):
@@ -327,6 +361,7 @@ def _attention(i, a, out):
 
 def _attention_grad(i, a, out):
     dy, q, k, v, y, lse = i[:6]
+    _check_attention(q, k, i[6:])
     scale = a["scale"] or q.shape[-1] ** -0.5
     scores = torch.matmul(q, k.transpose(-1, -2)) * scale
     if a.get("causal"):
@@ -392,14 +427,14 @@ KERNELS = {
     "silu_grad": lambda i, a, out: aten.silu_backward(i[0], i[1]),
     "gelu_grad": lambda i, a, out: aten.gelu_backward(i[0], i[1], approximate=a["approximate"]),
     "hard_swish_grad": lambda i, a, out: aten.hardswish_backward(i[0], i[1]),
-    "hard_sigmoid_grad": lambda i, a, out: aten.hardsigmoid_backward(i[0], i[1]),
+    "hard_sigmoid_grad": _hard_sigmoid_grad,
     "softplus_grad": lambda i, a, out: aten.softplus_backward(i[0], i[1], 1, 20), "clip_grad": _clip_grad,
     "dropout_grad": lambda i, a, out: i[0] * i[1] / (1 - a["ratio"]),
     "reduce_sum": _reduce(torch.sum), "reduce_max": _reduce(torch.amax), "reduce_min": _reduce(torch.amin),
     "reduce_mean": lambda i, a, out: torch.sum(i[0], a["axes"], bool(a.get("keepdims", 1))) / a["divisor"],
     "reduce_prod": _reduce_prod,
     "arg_max": lambda i, a, out: i[0].argmax(a["axis"], bool(a["keepdims"])),
-    "cumsum": lambda i, a, out: i[0].cumsum(a["axis"]),
+    "cumsum": _cumsum,
     "softmax": lambda i, a, out: i[0].softmax(a["axis"]), "log_softmax": lambda i, a, out: i[0].log_softmax(a["axis"]),
     "softmax_grad": lambda i, a, out: aten._softmax_backward_data(i[0], _dense(i[1]), a["axis"], i[1].dtype),
     "log_softmax_grad": lambda i, a, out: aten._log_softmax_backward_data(i[0], _dense(i[1]), a["axis"], i[1].dtype),
@@ -417,7 +452,7 @@ KERNELS = {
     "gather_elements": lambda i, a, out: i[0].gather(a["axis"], i[1]), "scatter_elements": _scatter_elements,
     "top_k": _top_k, "reverse": lambda i, a, out: i[0].flip(a["axes"]), "im2col": _columns, "col2im": _images,
     "trilu": lambda i, a, out: (torch.triu if a["upper"] else torch.tril)(i[0], a["diagonal"]),
-    "grid_sample": _grid_sample, "space_to_depth": lambda i, a, out: F.pixel_unshuffle(i[0], a["blocksize"]),
+    "grid_sample": _grid_sample, "space_to_depth": _space_to_depth,
     "adaptive_avg_pool": lambda i, a, out: _by_size("_adaptive_avg_pool%dd", i[0])(i[0], a["spatial"]),
     "adaptive_avg_pool_grad":
         lambda i, a, out: _by_size("_adaptive_avg_pool%dd_backward", i[0])(i[0], i[0].new_empty(out[0])),
