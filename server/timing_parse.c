@@ -8,10 +8,11 @@
 #include "device/floor.h"
 #include "device/signature.h"
 
-enum { MAX_KEY = 32, MAX_TEXT = 200, MAX_ROWS = 1000000 };
+enum { MAX_KEY = 32, MAX_TEXT = 200, MAX_ROWS = 1000000, MOST_MEMORY = 16 << 20 /* for one signature */ };
 
 struct parser {
     struct mg_arena *arena;
+    struct mg_arena line; /* what reading one line takes, of which the next one needs nothing */
     struct mg_json *json;
     const char *device_dir;
     struct mg_timing_batch *batches;
@@ -23,6 +24,12 @@ struct parser {
 };
 
 /* ---- texts and numbers ---- */
+
+/* A text of the line at hand, as long as the result. */
+static const char *keep(const struct parser *p, const char *text)
+{
+    return text && p->json->arena != p->arena ? mg_arena_strdup(p->arena, text) : text;
+}
 
 static bool read_text(struct parser *p, const char **out)
 {
@@ -101,7 +108,7 @@ bool mg_timing_class_read(struct mg_json *json, struct mg_arena *arena, struct m
         if (strlen(pairs[n].value) > MAX_TEXT)
             return mg_json_fail(json, MG_ERR_INVALID, "a text of at most %d bytes is expected", MAX_TEXT);
         if (strcmp(key, "device") == 0)
-            out->model = pairs[n].value;
+            out->model = mg_arena_strdup(arena, pairs[n].value);
     }
     if (json->err.code != MG_OK)
         return false;
@@ -209,16 +216,14 @@ static bool read_member(struct parser *p, struct mg_timing_row *row, const char 
 struct describing {
     struct parser *p;
     struct mg_timing_row *row;
-    struct mg_arena *scratch;
 };
 
-/* The signature is read in an arena of its own: of a million rows little stays. */
 static enum mg_code describe(void *context, struct mg_error *err)
 {
     struct describing *d = context;
     struct mg_timing_row *row = d->row;
     struct mg_op_desc desc;
-    enum mg_code code = mg_signature_read(row->op, row->signature, d->scratch, &desc, err);
+    enum mg_code code = mg_signature_read(row->op, row->signature, d->p->arena, &desc, err);
     if (code == MG_OK && d->p->has_profile) {
         row->model_s = mg_device_latency(&d->p->profile, &desc);
         row->floor_s = mg_device_floor(&d->p->profile, &desc);
@@ -226,19 +231,28 @@ static enum mg_code describe(void *context, struct mg_error *err)
     return code;
 }
 
+/* What reading the signature takes is given back at once: of a million rows little stays. */
+static enum mg_code describe_row(struct parser *p, struct mg_timing_row *row, struct mg_error *err)
+{
+    struct mg_arena *arena = p->arena;
+    struct mg_arena_mark mark = mg_arena_mark(arena);
+    size_t limit = arena->limit;
+    if (arena->used < limit && limit - arena->used > MOST_MEMORY)
+        arena->limit = arena->used + MOST_MEMORY;
+    enum mg_code code = mg_arena_guard(arena, describe, &(struct describing){p, row}, err);
+    arena->limit = limit;
+    mg_arena_rewind(arena, mark);
+    return code;
+}
+
 static bool check_row(struct parser *p, struct mg_timing_row *row)
 {
-    struct mg_arena scratch;
     struct mg_error err = {0};
-    struct describing d = {p, row, &scratch};
     if (!row->op || !row->signature)
         return mg_json_fail(p->json, MG_ERR_INVALID, "a row needs op and signature");
     if (row->status == MG_TIMING_OK && (row->n == 0 || row->median_s <= 0 || row->min_s > row->median_s))
         return mg_json_fail(p->json, MG_ERR_INVALID, "a measured row needs n, median_s above 0 and min_s not above it");
-    mg_arena_init(&scratch, 16 << 20);
-    enum mg_code code = mg_arena_guard(&scratch, describe, &d, &err);
-    mg_arena_release(&scratch);
-    if (code != MG_OK)
+    if (describe_row(p, row, &err) != MG_OK)
         return mg_json_fail(p->json, MG_ERR_INVALID, "%s", err.message);
     row->key = mg_signature_key(row->op, row->signature);
     return true;
@@ -253,6 +267,8 @@ static bool add_row(struct parser *p, const struct mg_timing_row *row)
     struct mg_timing_row copy = *row;
     if (!check_row(p, &copy))
         return false;
+    copy.op = keep(p, row->op);
+    copy.signature = keep(p, row->signature);
     *MG_PUSH(p->arena, p->rows, p->row_count, p->row_capacity) = copy;
     return true;
 }
@@ -322,7 +338,12 @@ static bool open_batch(struct parser *p, const struct mg_timing_batch *b)
     if (!b->agent || !b->batch || !b->class.id)
         return mg_json_fail(p->json, MG_ERR_INVALID, "a batch needs agent, batch and class");
     close_batch(p);
-    *MG_PUSH(p->arena, p->batches, p->count, p->capacity) = *b;
+    struct mg_timing_batch copy = *b;
+    copy.agent = keep(p, b->agent);
+    copy.batch = keep(p, b->batch);
+    copy.host = keep(p, b->host);
+    copy.version = keep(p, b->version);
+    *MG_PUSH(p->arena, p->batches, p->count, p->capacity) = copy;
     p->has_profile = mg_timing_profile(p->device_dir, b->class.model, &p->profile);
     return true;
 }
@@ -374,9 +395,9 @@ static bool is_row(const char *line, size_t size, struct mg_arena *arena)
 static enum mg_code read_line(struct parser *p, const char *line, size_t size, size_t number, struct mg_error *err)
 {
     struct mg_json json;
-    mg_json_init(&json, p->arena, line, size);
+    mg_json_init(&json, &p->line, line, size);
     p->json = &json;
-    bool good = (is_row(line, size, p->arena) ? read_row(p) : read_document(p)) && mg_json_finish(&json);
+    bool good = (is_row(line, size, &p->line) ? read_row(p) : read_document(p)) && mg_json_finish(&json);
     p->json = NULL; /* it ends with this line */
     if (good)
         return MG_OK;
@@ -388,6 +409,8 @@ static enum mg_code read_line(struct parser *p, const char *line, size_t size, s
 static enum mg_code read_lines(struct parser *p, const char *text, size_t size, struct mg_error *err)
 {
     size_t number = 0;
+    mg_arena_alloc(&p->line, 1); /* its block stays */
+    const struct mg_arena_mark begin = mg_arena_mark(&p->line);
     for (const char *at = text, *end = text + size; at < end; number++) {
         const char *stop = memchr(at, '\n', (size_t)(end - at));
         size_t length = (size_t)((stop ? stop : end) - at), blank = 0;
@@ -396,95 +419,42 @@ static enum mg_code read_lines(struct parser *p, const char *text, size_t size, 
         enum mg_code code = blank == length ? MG_OK : read_line(p, at, length, number, err);
         if (code != MG_OK)
             return code;
+        mg_arena_rewind(&p->line, begin);
         at += length + 1;
     }
     return MG_OK;
+}
+
+struct reading {
+    struct parser *p;
+    const char *text;
+    size_t size;
+    bool lines;
+};
+
+static enum mg_code read_all(void *context, struct mg_error *err)
+{
+    struct reading *r = context;
+    struct parser *p = r->p;
+    struct mg_json json;
+    if (r->lines)
+        return read_lines(p, r->text, r->size, err);
+    mg_json_init(&json, p->arena, r->text, r->size);
+    p->json = &json;
+    bool good = read_document(p) && mg_json_finish(&json);
+    p->json = NULL;
+    return good ? MG_OK : mg_fail(err, json.err.code, json.err.pointer, "%s", json.err.message);
 }
 
 enum mg_code mg_timing_read(const char *text, size_t size, bool lines, const char *device_dir, struct mg_arena *arena,
                             struct mg_timing_batch **batches, size_t *count, struct mg_error *err)
 {
     struct parser p = {.arena = arena, .device_dir = device_dir};
-    enum mg_code code = MG_OK;
-    if (lines) {
-        code = read_lines(&p, text, size, err);
-    } else {
-        struct mg_json json;
-        mg_json_init(&json, arena, text, size);
-        p.json = &json;
-        if (!read_document(&p) || !mg_json_finish(&json))
-            code = mg_fail(err, json.err.code, json.err.pointer, "%s", json.err.message);
-    }
+    mg_arena_init_within(&p.line, arena);
+    enum mg_code code = mg_arena_guard(arena, read_all, &(struct reading){&p, text, size, lines}, err);
+    mg_arena_release(&p.line);
     close_batch(&p);
     *batches = p.batches;
     *count = p.count;
     return code;
-}
-
-/* ---- writing ---- */
-
-/* The next line is a document of its own: no comma comes before it. */
-static void end_line(struct mg_writer *w)
-{
-    mg_write_text(w, "\n");
-    w->state[w->depth] = 0;
-}
-
-void mg_timing_write_batch(struct mg_writer *w, const struct mg_timing_batch *b)
-{
-    mg_write_begin_object(w);
-    mg_write_member_string(w, "agent", b->agent);
-    mg_write_member_string(w, "batch", b->batch);
-    mg_write_member_string(w, "host", b->host);
-    mg_write_member_string(w, "version", b->version);
-    mg_write_key(w, "class");
-    mg_write_raw(w, b->class.key, strlen(b->class.key));
-    if (b->at)
-        mg_write_member_int(w, "at", b->at);
-    mg_write_key(w, "canary");
-    mg_write_begin_object(w);
-    mg_write_member_double(w, "before_s", b->canary_before_s);
-    mg_write_member_double(w, "after_s", b->canary_after_s);
-    mg_write_member_double(w, "best_s", b->canary_best_s);
-    mg_write_end_object(w);
-    mg_write_member_bool(w, "busy", b->busy);
-    mg_write_end_object(w);
-    end_line(w);
-}
-
-bool mg_timing_status_of(enum mg_code code, enum mg_timing_status *status)
-{
-    *status = code == MG_OK ? MG_TIMING_OK : code == MG_ERR_NOMEM ? MG_TIMING_NOMEM : MG_TIMING_UNSUPPORTED;
-    return code == MG_OK || code == MG_ERR_NOMEM || code == MG_ERR_UNSUPPORTED || code == MG_ERR_INVALID;
-}
-
-void mg_timing_write_row(struct mg_writer *w, const struct mg_timing_row *row)
-{
-    mg_write_begin_object(w);
-    mg_write_member_uint(w, "row", row->row);
-    mg_write_member_string(w, "op", row->op);
-    mg_write_member_string(w, "signature", row->signature);
-    mg_write_member_string(w, "status", mg_timing_status_name(row->status));
-    if (row->status == MG_TIMING_OK) {
-        mg_write_member_uint(w, "n", row->n);
-        mg_write_member_double(w, "median_s", row->median_s);
-        mg_write_member_double(w, "mad_s", row->mad_s);
-        mg_write_member_double(w, "min_s", row->min_s);
-        mg_write_member_uint(w, "workspace_bytes", row->workspace);
-        mg_write_member_double(w, "clock_mhz", row->clock_mhz);
-        mg_write_member_bool(w, "throttled", row->throttled);
-    }
-    mg_write_end_object(w);
-    end_line(w);
-}
-
-void mg_timing_write_want(struct mg_writer *w, const struct mg_timing_want *want)
-{
-    mg_write_begin_object(w);
-    mg_write_member_string(w, "op", want->op);
-    mg_write_member_string(w, "signature", want->signature);
-    mg_write_member_double(w, "value", want->value);
-    mg_write_member_double(w, "seconds", want->seconds);
-    mg_write_end_object(w);
-    end_line(w);
 }

@@ -22,7 +22,7 @@ enum mg_code mg_timing_read(const char *text, size_t size, bool lines, const cha
  * the store asks again soon; of what cannot be run, after days. False: the device failed, which says nothing of the
  * operator. */
 bool mg_timing_status_of(enum mg_code code, enum mg_timing_status *status);
-/* One line each, with its line end. */
+/* ---- timing_write.c: one line each, with its line end ---- */
 void mg_timing_write_batch(struct mg_writer *w, const struct mg_timing_batch *batch);
 void mg_timing_write_row(struct mg_writer *w, const struct mg_timing_row *row);
 void mg_timing_write_want(struct mg_writer *w, const struct mg_timing_want *want);

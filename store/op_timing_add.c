@@ -68,7 +68,7 @@ int64_t mg_timing_signature_number(struct mg_db *db, struct mg_hash128 key, cons
     int64_t id = mg_timing_number(db, MG_BIND(db, SIGNATURE_BY_KEY, bytes), 0);
     *fresh = id == 0;
     if (*fresh) {
-        id = mg_timing_number(db, MG_BIND(db, ADD_SIGNATURE, bytes, mg_text(name), mg_text(text)), 0);
+        id = MG_RUN(db, ADD_SIGNATURE, bytes, mg_text(name), mg_text(text)) ? sqlite3_last_insert_rowid(db->handle) : 0;
     }
     return id;
 }
