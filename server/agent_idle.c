@@ -71,10 +71,11 @@ static void find_reason(const struct mg_agent *a, const json_t *known, char *rea
         snprintf(reason, room, "what runs for %s want is measured (%lld operators; %lld could not be)", profiles,
                  wanted, failed);
     else
-        snprintf(reason, room,
-                 "of the %lld operators that runs for %s want, other agents are at those that are left, or have to "
-                 "confirm them",
-                 wanted, profiles);
+        snprintf(
+            reason, room,
+            "of the %lld operators that runs for %s want, other agents are at those that are left, or they wait until "
+            "another agent, or this one on another day, confirms them",
+            wanted, profiles);
     json_decref(key);
 }
 
