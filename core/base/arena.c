@@ -48,7 +48,8 @@ static char *block_data(struct mg_arena_block *block)
     return (char *)(block + 1);
 }
 
-/* Unwinds to the innermost guard, of the arena or of who pays for it; without one the caller has broken the contract. */
+/* Unwinds to the innermost guard, of the arena or of who pays for it; without one the caller has broken the contract.
+ */
 static void fail_allocation(struct mg_arena *arena)
 {
     while (!arena->guard && arena->payer)
