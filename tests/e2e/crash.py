@@ -377,12 +377,21 @@ def test_intake_killed(t):
     t.equal("killed from outside: asked again", [r.status for r in results], [200])
     results = kill_with_body(daemon, signal.SIGSEGV)
     t.equal("died on the body", [(r.status, r.problem) for r in results], [(422, "parser-failed")])
-    kept = os.listdir(os.path.join(daemon.data, "crash"))
-    t.equal("the body is kept", len(kept), 1)
-    with open(os.path.join(daemon.data, "crash", kept[0])) as file:
-        t.equal("as it came", json.load(file)["zoo"], GRAPH["zoo"])
+    t.check("the body is kept as it came", until(lambda: kept_bodies(daemon) == [GRAPH["zoo"]]), kept_bodies(daemon))
     t.equal("the next one is read", daemon.post("/estimate", GRAPH).status, 200)
     t.equal("stops cleanly", daemon.close(), 0)
+
+
+def kept_bodies(daemon):
+    """The networks of the bodies that intake died of; a body is written beside the daemon's other work."""
+    found = []
+    for name in os.listdir(os.path.join(daemon.data, "crash")):
+        with open(os.path.join(daemon.data, "crash", name)) as file:
+            try:
+                found.append(json.load(file)["zoo"])
+            except ValueError:
+                found.append(None)
+    return found
 
 
 def kill_with_body(daemon, number):
