@@ -48,11 +48,51 @@ mg_value aten_rule_index_select(struct aten_builder *b, const struct aten_rule_c
     return gather(b, aten_in(b, c->node, 0, NULL), aten_in(b, c->node, 2, NULL), aten_int(c->node, 1, "dim", 0));
 }
 
+/* The shape that all indices of a list broadcast to; false where they do not, or are not the first of the list. */
+static bool joint_shape(struct aten_builder *b, const struct aten_arg *list, struct mg_shape *shape)
+{
+    *shape = (struct mg_shape){0};
+    for (size_t i = 0; i < list->count; i++) {
+        mg_value index = aten_is_tensor(&list->item[i]) ? aten_read(b, list->item[i].node) : MG_NONE;
+        if (!is_index(b, index))
+            return false;
+        const struct mg_shape a = *shape, *at = aten_shape(b, index);
+        shape->rank = a.rank > at->rank ? a.rank : at->rank;
+        for (uint32_t d = 0; d < shape->rank; d++) {
+            int64_t x = d + a.rank >= shape->rank ? a.dim[d + a.rank - shape->rank] : 1;
+            int64_t y = d + at->rank >= shape->rank ? at->dim[d + at->rank - shape->rank] : 1;
+            if (x != y && x != 1 && y != 1)
+                return false;
+            shape->dim[d] = x == 1 ? y : x;
+        }
+    }
+    return shape->rank < MG_MAX_RANK;
+}
+
+/* Several indices of the first dimensions as one tensor, whose rows name a place each. */
+static mg_value rows_of(struct aten_builder *b, const struct aten_arg *list)
+{
+    struct mg_shape shape;
+    if (!list || list->kind != ATEN_LIST || list->count < 2 || !joint_shape(b, list, &shape))
+        return aten_decline(b);
+    mg_value *columns = MG_NEW_ARRAY(b->arena, mg_value, list->count);
+    struct mg_shape column = shape;
+    column.dim[column.rank++] = 1;
+    for (size_t i = 0; i < list->count; i++) {
+        mg_value index = aten_cast(b, aten_read(b, list->item[i].node), MG_DTYPE_I64);
+        columns[i] = aten_reshape(b, aten_expand(b, index, &shape), &column);
+    }
+    aten_set_int(b, MG_ATTR_AXIS, shape.rank);
+    return aten_emit(b, MG_OP_CONCAT, columns, list->count, NULL, 1);
+}
+
+/* index(x, [index]) along one axis, index(x, [i, j, ...]) place by place */
 mg_value aten_rule_index(struct aten_builder *b, const struct aten_rule_call *c)
 {
     int64_t axis = 0;
-    mg_value index = only_index(b, aten_argument(c->node, 1, "indices"), &axis);
-    return gather(b, aten_in(b, c->node, 0, NULL), index, axis);
+    const struct aten_arg *list = aten_argument(c->node, 1, "indices");
+    mg_value x = aten_in(b, c->node, 0, NULL), index = only_index(b, list, &axis);
+    return index != MG_NONE ? gather(b, x, index, axis) : aten_emit2(b, MG_OP_GATHER_ND, x, rows_of(b, list));
 }
 
 static mg_value scatter_add(struct aten_builder *b, mg_value updates, mg_value index, int64_t axis, int64_t size)
@@ -106,15 +146,34 @@ static mg_value spread(struct aten_builder *b, mg_value v, mg_value x, mg_value 
     return aten_expand(b, v, &shape);
 }
 
-/* index_put(x, [index], values, accumulate=True): x plus what is scattered; index_put(x, [mask], value) */
+/* What several indices tell put where they say, or added there. */
+static mg_value put_at_rows(struct aten_builder *b, mg_value x, const struct aten_arg *list, mg_value v, bool added)
+{
+    mg_value rows = rows_of(b, list);
+    if (rows == MG_NONE)
+        return aten_decline(b);
+    struct mg_shape shape = *aten_shape(b, rows);
+    shape.rank--;
+    for (uint32_t d = list->count; d < aten_shape(b, x)->rank && shape.rank < MG_MAX_RANK; d++)
+        shape.dim[shape.rank++] = aten_shape(b, x)->dim[d];
+    const mg_value in[3] = {x, rows, aten_expand(b, v, &shape)};
+    aten_set_text(b, MG_ATTR_REDUCTION, added ? "add" : "none");
+    return aten_emit(b, MG_OP_SCATTER_ND, in, 3, NULL, 1);
+}
+
+/* index_put(x, [index], values, accumulate=True): x plus what is scattered; index_put(x, [mask], value);
+ * index_put(x, [i, j, ...], values, accumulate) */
 mg_value aten_rule_index_put(struct aten_builder *b, const struct aten_rule_call *c)
 {
     int64_t axis = 0;
-    mg_value x = aten_in(b, c->node, 0, NULL), v = aten_in(b, c->node, 2, "values");
-    mg_value index = only_index(b, aten_argument(c->node, 1, "indices"), &axis);
-    if (x == MG_NONE || v == MG_NONE || index == MG_NONE || axis >= aten_shape(b, x)->rank)
+    const struct aten_arg *list = aten_argument(c->node, 1, "indices");
+    mg_value x = aten_in(b, c->node, 0, NULL), v = aten_in(b, c->node, 2, "values"), index = only_index(b, list, &axis);
+    bool added = aten_int(c->node, 3, "accumulate", 0) != 0;
+    if (x == MG_NONE || v == MG_NONE || axis >= aten_shape(b, x)->rank)
         return aten_decline(b);
-    if (!aten_int(c->node, 3, "accumulate", 0))
+    if (index == MG_NONE)
+        return put_at_rows(b, x, list, v, added);
+    if (!added)
         return axis == 0 ? put_where(b, x, index, v) : aten_decline(b);
     v = spread(b, v, x, index, axis);
     v = scatter_add(b, v, index, axis, aten_shape(b, x)->dim[axis]);

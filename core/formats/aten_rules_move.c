@@ -73,7 +73,7 @@ mg_value aten_rule_pad(struct aten_builder *b, const struct aten_rule_call *c)
         int64_t by = list->item[i].i, size = aten_shape(b, x)->dim[axis];
         pads[axis + (i % 2 ? rank : 0)] = by > 0 ? by : 0;
         any = any || by > 0;
-        if (by < 0 && -by <= size)
+        if (by < 0 && by >= -size)
             x = aten_slice(b, x, axis, i % 2 ? 0 : -by, i % 2 ? size + by : size, 1);
         else if (by < 0)
             return aten_decline(b);

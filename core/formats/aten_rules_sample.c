@@ -168,12 +168,12 @@ mg_value aten_rule_grid_sample(struct aten_builder *b, const struct aten_rule_ca
 /* kernel, dilation, padding, stride from position `at` on */
 static void set_columns(struct aten_builder *b, const struct aten_node *node, size_t at)
 {
-    int64_t ints[MG_MAX_RANK], pads[MG_MAX_RANK];
+    int64_t ints[MG_MAX_RANK], pads[2 * MG_MAX_RANK];
     aten_set_ints(b, MG_ATTR_KERNEL_SHAPE, ints, aten_ints(node, at, "kernel_size", 2, ints));
     aten_set_ints(b, MG_ATTR_DILATIONS, ints, aten_ints(node, at + 1, "dilation", 2, ints));
     aten_set_ints(b, MG_ATTR_STRIDES, ints, aten_ints(node, at + 3, "stride", 2, ints));
     uint32_t count = aten_ints(node, at + 2, "padding", 2, pads);
-    for (uint32_t d = 0; d < count && 2 * count <= MG_MAX_RANK; d++)
+    for (uint32_t d = 0; d < count; d++)
         pads[count + d] = pads[d];
     aten_set_ints(b, MG_ATTR_PADS, pads, 2 * count);
 }

@@ -87,6 +87,10 @@ def test_by_index(t):
         1, i, x, "amin") + (w * 1).scatter_reduce(0, i, x @ w, "sum"), X, I)
     check_call(t, "scatter_reduce to means", lambda w, x, i: (w * 1).scatter_reduce(0, i, x, "mean", include_self=False), X, I)
     known(t, "index_add", lambda w, x, i: (w * 1).index_add(0, i[0], x @ w, alpha=0.5).index_select(1, i[1]), X, I)
+    known(t, "indices of several dimensions", lambda w, x, i: (x @ w)[i[0], i[1]] + w[torch.arange(8), i[2]] + w[i[:3, None], i[
+        0]].sum() + (x @ w).view(2, 4, 2, 4)[i[0, :3] % 2, i[1, :3] - 1].sum(), X, I)
+    known(t, "put at indices", lambda w, x, i: aten.index_put(w, [torch.arange(8), i[1]], x[0]) + aten.index_put(
+        w, [i[0, :, None], i[1]], x @ w, True), X, I)
     known(t, "topk", lambda w, x: (x @ w).topk(3)[0] + (x @ w).topk(3, 1, False)[0], X)
     known(t, "places of topk", lambda w, x: w.gather(0, x.topk(2, 0)[1]), X)
     known(t, "sort", lambda w, x: (x @ w).sort(0)[0] + (x @ w).sort(descending=True)[0] + torch.sort(w, stable=True)[0], X)

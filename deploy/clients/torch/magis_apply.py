@@ -380,6 +380,30 @@ def _scatter_elements(i, a, out):
     return i[0].scatter_reduce(a["axis"], i[1], i[2], COMBINED[a["reduction"]])
 
 
+def _places(x, index, a):
+    """Numbers of the slices that the indices mean, among all of x; and the elements of a slice."""
+    count, batch = index.shape[-1], a.get("batch_dims", 0)
+    number = torch.arange(math.prod(x.shape[:batch]), device=x.device)
+    number = number.reshape(list(x.shape[:batch]) + [1] * (index.dim() - 1 - batch)).expand(index.shape[:-1])
+    for column, size in enumerate(x.shape[batch:batch + count]):
+        part = index[..., column]
+        number = number * size + torch.where(part < 0, part + size, part)
+    return number.flatten(), math.prod(x.shape[batch + count:])
+
+
+def _gather_nd(i, a, out):
+    number, size = _places(i[0], i[1], a)
+    return i[0].reshape(-1, size).index_select(0, number).reshape(out[0])
+
+
+def _scatter_nd(i, a, out):
+    number, size = _places(i[0], i[1], a)
+    index, whole, part = number.unsqueeze(1).expand(-1, size), i[0].reshape(-1, size), i[2].reshape(-1, size)
+    if a["reduction"] == "none":
+        return whole.scatter(0, index, part).reshape(out[0])
+    return whole.scatter_reduce(0, index, part, COMBINED[a["reduction"]]).reshape(out[0])
+
+
 def _top_k(i, a, out):
     values, indices = torch.sort(i[0], dim=a["axis"], descending=bool(a["largest"]), stable=True)
     return [values.narrow(a["axis"], 0, a["k"]), indices.narrow(a["axis"], 0, a["k"])]
@@ -450,7 +474,7 @@ KERNELS = {
     "concat": lambda i, a, out: torch.cat(i, a["axis"]), "tile": lambda i, a, out: i[0].repeat(a["repeats"]),
     "gather": _gather, "scatter_add": _scatter_add, "attention": _attention, "attention_grad": _attention_grad,
     "gather_elements": lambda i, a, out: i[0].gather(a["axis"], i[1]), "scatter_elements": _scatter_elements,
-    "top_k": _top_k, "reverse": lambda i, a, out: i[0].flip(a["axes"]), "im2col": _columns, "col2im": _images,
+    "gather_nd": _gather_nd, "scatter_nd": _scatter_nd, "top_k": _top_k, "reverse": lambda i, a, out: i[0].flip(a["axes"]), "im2col": _columns, "col2im": _images,
     "trilu": lambda i, a, out: (torch.triu if a["upper"] else torch.tril)(i[0], a["diagonal"]),
     "grid_sample": _grid_sample, "space_to_depth": _space_to_depth,
     "adaptive_avg_pool": lambda i, a, out: _by_size("_adaptive_avg_pool%dd", i[0])(i[0], a["spatial"]),
