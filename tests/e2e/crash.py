@@ -408,6 +408,7 @@ def kill_with_body(daemon, number):
         if number != signal.SIGKILL:
             os.kill(pid, signal.SIGCONT)
     asker.join(20)
+    until(lambda: not set(pids) & set(children(daemon, "intake")))  # else the next question may go to the other one
     return results
 
 
