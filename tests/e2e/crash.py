@@ -177,7 +177,7 @@ def small_disk(size):
         yield folder if mounted.returncode == 0 else None
     finally:
         if mounted.returncode == 0:
-            subprocess.run(["umount", folder])
+            subprocess.run(["umount", "-l", folder])  # a child that dies slowly may still hold it
         os.rmdir(folder)
 
 
