@@ -173,3 +173,32 @@ enum mg_code mg_cpu_matmul(struct mg_prepared *p, struct cpu_op *op, struct mg_e
     op->dnn = product->dnn;
     return code;
 }
+
+/* ---- products inside other operators ---- */
+
+enum mg_code mg_cpu_dense_product(struct mg_prepared *p, struct cpu_op *op, const struct cpu_product *product,
+                                  struct onednn_op **out, struct mg_error *err)
+{
+    const struct onednn *dnn = &((struct cpu *)p->engine->detail)->dnn;
+    int64_t m = product->m, n = product->n, k = product->k;
+    struct factor a = {{product->batch, m, k}, {m * k, product->trans_a ? 1 : k, product->trans_a ? m : 1}};
+    struct factor b = {{product->batch, k, n}, {k * n, product->trans_b ? 1 : n, product->trans_b ? k : 1}};
+    struct factor c = {{product->batch, m, n}, {m * n, n, 1}};
+    struct onednn_recipe recipe = {.arg_count = 3, .scale = 1};
+    describe(dnn, &recipe.args[0], DNNL_ARG_SRC, 0, &a, 3);
+    describe(dnn, &recipe.args[1], DNNL_ARG_WEIGHTS, 1, &b, 3);
+    describe(dnn, &recipe.args[2], DNNL_ARG_DST, ~0, &c, 3);
+    dnnl_matmul_desc_t descriptor;
+    dnn->matmul_desc_init(&descriptor, &recipe.args[0].user, &recipe.args[1].user, NULL, &recipe.args[2].user);
+    recipe.descriptor = &descriptor;
+    enum mg_code code = mg_onednn_build(p, &recipe, out, err);
+    (*out)->next = op->dnn;
+    op->dnn = *out;
+    return code;
+}
+
+enum mg_code mg_cpu_dense_product_run(const struct onednn_op *product, const struct cpu_call *call, const float *a,
+                                      const float *b, float *c)
+{
+    return mg_onednn_run(product, call, (const void *const[]){a, b}, (void *const[]){c});
+}

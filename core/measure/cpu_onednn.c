@@ -140,6 +140,7 @@ void mg_onednn_release(struct onednn_op *op)
 {
     if (!op)
         return;
+    mg_onednn_release(op->next);
     const struct onednn *dnn = &op->cpu->dnn;
     for (uint32_t i = 0; i < op->arg_count; i++) {
         dnn->memory_destroy(op->args[i].user_memory);

@@ -1,4 +1,4 @@
-/* Pooling and resampling, plane by plane, with up to three spatial dimensions (fewer: the outer ones have size 1). */
+/* Pooling, plane by plane, with up to three spatial dimensions (fewer: the outer ones have size 1). */
 #include <string.h>
 
 #include "measure/cpu_math.h"
@@ -10,7 +10,8 @@ struct window { /* along one dimension */
 struct pool {
     int64_t planes;
     struct window w[3];
-    bool include_pad;
+    bool include_pad, by_column; /* indices: counted with the first dimension fastest */
+    float power;                 /* of a norm */
 };
 
 static struct pool *pool_of(struct mg_prepared *p, const struct mg_shape *x, const struct mg_shape *y)
@@ -19,6 +20,8 @@ static struct pool *pool_of(struct mg_prepared *p, const struct mg_shape *x, con
     uint32_t spatial = x->rank - 2;
     pool->planes = x->dim[0] * x->dim[1];
     pool->include_pad = mg_prepared_int(p, MG_ATTR_COUNT_INCLUDE_PAD);
+    pool->by_column = mg_prepared_int(p, MG_ATTR_STORAGE_ORDER);
+    pool->power = (float)mg_prepared_int(p, MG_ATTR_P);
     for (uint32_t d = 0; d < 3; d++)
         pool->w[d] = (struct window){1, 1, 1, 1, 1, 0, 0};
     for (uint32_t d = 0; d < spatial; d++)
@@ -133,6 +136,43 @@ static void spread(const struct pool *pool, float *plane, const struct place *at
         }
 }
 
+/* size^power, size not negative */
+static float raised(float size, float power)
+{
+    return power == 1 ? size : power == 2 ? size * size : powf(size, power);
+}
+
+/* (sum |x|^p)^(1/p) */
+static float norm_of(const struct pool *pool, const float *plane, const struct place *at)
+{
+    const struct window *w = pool->w;
+    float sum = 0;
+    for (int64_t i = at->r[0].lo; i < at->r[0].hi; i++)
+        for (int64_t j = at->r[1].lo; j < at->r[1].hi; j++) {
+            int64_t row = (at->r[0].first + i * w[0].dilation) * w[1].x + at->r[1].first + j * w[1].dilation;
+            for (int64_t k = at->r[2].lo; k < at->r[2].hi; k++)
+                sum += raised(fabsf(plane[row * w[2].x + at->r[2].first + k * w[2].dilation]), pool->power);
+        }
+    return pool->power == 1 ? sum : pool->power == 2 ? sqrtf(sum) : powf(sum, 1 / pool->power);
+}
+
+/* dx += dy sign(x) (|x| / y)^(p - 1) */
+static void spread_norm(const struct pool *pool, const float *plane, float *out, const struct place *at, float dy)
+{
+    const struct window *w = pool->w;
+    float scale = 1 / norm_of(pool, plane, at);
+    for (int64_t i = at->r[0].lo; i < at->r[0].hi; i++)
+        for (int64_t j = at->r[1].lo; j < at->r[1].hi; j++) {
+            int64_t row = (at->r[0].first + i * w[0].dilation) * w[1].x + at->r[1].first + j * w[1].dilation;
+            for (int64_t k = at->r[2].lo; k < at->r[2].hi; k++) {
+                int64_t here = row * w[2].x + at->r[2].first + k * w[2].dilation;
+                float x = plane[here];
+                if (x != 0)
+                    out[here] += copysignf(raised(fabsf(x) * scale, pool->power - 1), x) * dy;
+            }
+        }
+}
+
 /* ---- all windows ---- */
 
 typedef void window_fn(const struct pool *pool, const struct cpu_call *call, int64_t plane, int64_t y,
@@ -189,6 +229,38 @@ static void window_average_grad(const struct pool *pool, const struct cpu_call *
     spread(pool, (float *)call->out[0] + plane * plane_x(pool), at, share);
 }
 
+static void window_norm(const struct pool *pool, const struct cpu_call *call, int64_t plane, int64_t y,
+                        const struct place *at)
+{
+    const float *x = (const float *)call->in[0] + plane * plane_x(pool);
+    ((float *)call->out[0])[plane * plane_y(pool) + y] = norm_of(pool, x, at);
+}
+
+static void window_norm_grad(const struct pool *pool, const struct cpu_call *call, int64_t plane, int64_t y,
+                             const struct place *at)
+{
+    int64_t begin = plane * plane_x(pool);
+    spread_norm(pool, (const float *)call->in[1] + begin, (float *)call->out[0] + begin, at,
+                ((const float *)call->in[0])[plane * plane_y(pool) + y]);
+}
+
+/* A plane's position counted with the first dimension fastest. */
+static int64_t by_column(const struct window *w, int64_t at)
+{
+    int64_t last = at % w[2].x, middle = at / w[2].x % w[1].x, first = at / w[2].x / w[1].x;
+    return (last * w[1].x + middle) * w[0].x + first;
+}
+
+static void window_index(const struct pool *pool, const struct cpu_call *call, int64_t plane, int64_t y,
+                         const struct place *at)
+{
+    int64_t begin = plane * plane_x(pool), to = plane * plane_y(pool) + y;
+    const float *x = (const float *)call->in[0] + begin;
+    int64_t best = largest_of(pool, x, at);
+    ((float *)call->out[0])[to] = best < 0 ? -INFINITY : x[best];
+    ((int64_t *)call->out[1])[to] = begin + (pool->by_column ? by_column(pool->w, best) : best);
+}
+
 static void clear_result(const struct cpu_call *call)
 {
     memset(call->out[0], 0, (size_t)mg_shape_elements(&call->p->op.out_shape[0]) * sizeof(float));
@@ -196,14 +268,31 @@ static void clear_result(const struct cpu_call *call)
 
 static enum mg_code run_pool(const struct cpu_call *call)
 {
-    bool gradient = call->p->op.type == MG_OP_MAX_POOL_GRAD || call->p->op.type == MG_OP_AVG_POOL_GRAD;
-    bool largest = call->p->op.type == MG_OP_MAX_POOL_GRAD || call->p->op.type == MG_OP_MAX_POOL;
-    if (gradient)
+    switch (call->p->op.type) {
+    case MG_OP_MAX_POOL:
+        each_window(call, window_max);
+        break;
+    case MG_OP_MAX_POOL_INDICES:
+        each_window(call, window_index);
+        break;
+    case MG_OP_AVG_POOL:
+        each_window(call, window_average);
+        break;
+    case MG_OP_LP_POOL:
+        each_window(call, window_norm);
+        break;
+    case MG_OP_MAX_POOL_GRAD:
         clear_result(call);
-    if (gradient)
-        each_window(call, largest ? window_max_grad : window_average_grad);
-    else
-        each_window(call, largest ? window_max : window_average);
+        each_window(call, window_max_grad);
+        break;
+    case MG_OP_LP_POOL_GRAD:
+        clear_result(call);
+        each_window(call, window_norm_grad);
+        break;
+    default:
+        clear_result(call);
+        each_window(call, window_average_grad);
+    }
     return MG_OK;
 }
 
@@ -213,7 +302,7 @@ enum mg_code mg_cpu_pool(struct mg_prepared *p, struct cpu_op *op, struct mg_err
     bool reals = mg_cpu_native(p->op.in_dtype[0]) == MG_DTYPE_F32;
     if (!reals || in->rank > 5)
         return mg_cpu_by_reference(p, op, err);
-    if (p->op.type == MG_OP_MAX_POOL_GRAD)
+    if (p->op.type == MG_OP_MAX_POOL_GRAD || p->op.type == MG_OP_LP_POOL_GRAD)
         op->data = pool_of(p, &p->op.in_shape[1], in);
     else if (p->op.type == MG_OP_AVG_POOL_GRAD)
         op->data = pool_of(p, out, in);
@@ -284,120 +373,69 @@ enum mg_code mg_cpu_global_pool(struct mg_prepared *p, struct cpu_op *op, struct
     return MG_OK;
 }
 
-/* ---- resize: each index of the large side reads one or two of the small side ---- */
+/* ---- windows that share a plane out: [floor(i x / y), ceil((i + 1) x / y)) ---- */
 
-struct taps {
-    int32_t at[2];
-    float weight[2];
-};
-struct resize {
+struct adaptive {
     int64_t planes, x[3], y[3];
-    struct taps *taps[3];
-    bool transposed;
 };
 
-static double source_position(const struct mg_prepared *p, int64_t i, int64_t in, int64_t out)
+static float adaptive_sum(const float *plane, const int64_t *x, const int64_t *lo, const int64_t *hi)
 {
-    if (mg_prepared_text_is(p, MG_ATTR_COORDINATES, "half_pixel"))
-        return ((double)i + 0.5) * (double)in / (double)out - 0.5;
-    if (mg_prepared_text_is(p, MG_ATTR_COORDINATES, "align_corners"))
-        return out > 1 ? (double)i * (double)(in - 1) / (double)(out - 1) : 0;
-    return (double)i * (double)in / (double)out;
+    float sum = 0;
+    for (int64_t i = lo[0]; i < hi[0]; i++)
+        for (int64_t j = lo[1]; j < hi[1]; j++)
+            for (int64_t k = lo[2]; k < hi[2]; k++)
+                sum += plane[(i * x[1] + j) * x[2] + k];
+    return sum;
 }
 
-static int32_t inside(double x, int64_t size)
+static void adaptive_spread(float *plane, const int64_t *x, const int64_t *lo, const int64_t *hi, float share)
 {
-    return (int32_t)(x < 0 ? 0 : x > (double)(size - 1) ? (double)(size - 1) : x);
+    for (int64_t i = lo[0]; i < hi[0]; i++)
+        for (int64_t j = lo[1]; j < hi[1]; j++)
+            for (int64_t k = lo[2]; k < hi[2]; k++)
+                plane[(i * x[1] + j) * x[2] + k] += share;
 }
 
-static double nearest(const struct mg_prepared *p, double x)
+static enum mg_code run_adaptive(const struct cpu_call *call)
 {
-    if (mg_prepared_text_is(p, MG_ATTR_NEAREST_MODE, "floor"))
-        return floor(x);
-    if (mg_prepared_text_is(p, MG_ATTR_NEAREST_MODE, "ceil"))
-        return ceil(x);
-    return mg_prepared_text_is(p, MG_ATTR_NEAREST_MODE, "round_prefer_floor") ? ceil(x - 0.5) : floor(x + 0.5);
-}
-
-static struct taps taps_of(const struct mg_prepared *p, int64_t i, int64_t in, int64_t out)
-{
-    double x = source_position(p, i, in, out), low = floor(x);
-    if (!mg_prepared_text_is(p, MG_ATTR_MODE, "linear"))
-        return (struct taps){{inside(nearest(p, x), in), 0}, {1, 0}};
-    return (struct taps){{inside(low, in), inside(low + 1, in)}, {(float)(1 - (x - low)), (float)(x - low)}};
-}
-
-/* The common kinds; others run in the reference executor. */
-static bool is_common(const struct mg_prepared *p)
-{
-    bool mode = mg_prepared_text_is(p, MG_ATTR_MODE, "linear") || mg_prepared_text_is(p, MG_ATTR_MODE, "nearest");
-    bool place = mg_prepared_text_is(p, MG_ATTR_COORDINATES, "half_pixel") ||
-                 mg_prepared_text_is(p, MG_ATTR_COORDINATES, "align_corners") ||
-                 mg_prepared_text_is(p, MG_ATTR_COORDINATES, "asymmetric");
-    bool scaled = mg_prepared_float(p, MG_ATTR_SCALES_D) > 0 || mg_prepared_float(p, MG_ATTR_SCALES_H) > 0 ||
-                  mg_prepared_float(p, MG_ATTR_SCALES_W) > 0;
-    return mode && place && !scaled && !mg_prepared_int(p, MG_ATTR_ANTIALIAS) &&
-           !mg_prepared_int(p, MG_ATTR_EXCLUDE_OUTSIDE) && mg_cpu_native(p->op.in_dtype[0]) == MG_DTYPE_F32 &&
-           p->op.in_shape[0].rank <= 5;
-}
-
-/* One row of the large side against one row of the small side. */
-static void resize_row(const struct resize *r, const float *from, float *to, float weight)
-{
-    const struct taps *taps = r->taps[2];
-    for (int64_t k = 0; k < r->y[2]; k++) {
-        const struct taps *t = &taps[k];
-        if (r->transposed) {
-            to[t->at[0]] += weight * t->weight[0] * from[k];
-            to[t->at[1]] += weight * t->weight[1] * from[k];
-        } else
-            to[k] += weight * (t->weight[0] * from[t->at[0]] + t->weight[1] * from[t->at[1]]);
+    const struct adaptive *a = ((const struct cpu_op *)call->p->detail)->data;
+    bool gradient = call->p->op.type == MG_OP_ADAPTIVE_AVG_POOL_GRAD;
+    int64_t size_x = a->x[0] * a->x[1] * a->x[2], size_y = a->y[0] * a->y[1] * a->y[2];
+    const float *in = call->in[0];
+    float *out = call->out[0];
+    if (gradient)
+        clear_result(call);
+    for (int64_t w = 0; w < a->planes * size_y; w++) {
+        int64_t at = w % size_y, index[3] = {at / a->y[2] / a->y[1], at / a->y[2] % a->y[1], at % a->y[2]};
+        int64_t lo[3], hi[3], count = 1, begin = w / size_y * size_x;
+        for (uint32_t d = 0; d < 3; d++) {
+            lo[d] = index[d] * a->x[d] / a->y[d];
+            hi[d] = ((index[d] + 1) * a->x[d] + a->y[d] - 1) / a->y[d];
+            count *= hi[d] - lo[d];
+        }
+        if (gradient)
+            adaptive_spread(out + begin, a->x, lo, hi, in[w] / (float)count);
+        else
+            out[w] = adaptive_sum(in + begin, a->x, lo, hi) / (float)count;
     }
-}
-
-static void resize_plane(const struct resize *r, const float *in, float *out)
-{
-    for (int64_t i = 0; i < r->y[0]; i++)
-        for (int64_t j = 0; j < r->y[1]; j++)
-            for (int tap = 0; tap < 4; tap++) {
-                const struct taps *a = &r->taps[0][i], *b = &r->taps[1][j];
-                float weight = a->weight[tap / 2] * b->weight[tap % 2];
-                int64_t small = (a->at[tap / 2] * r->x[1] + b->at[tap % 2]) * r->x[2];
-                int64_t large = (i * r->y[1] + j) * r->y[2];
-                if (weight != 0)
-                    resize_row(r, in + (r->transposed ? large : small), out + (r->transposed ? small : large), weight);
-            }
-}
-
-static enum mg_code run_resize(const struct cpu_call *call)
-{
-    const struct resize *r = ((const struct cpu_op *)call->p->detail)->data;
-    int64_t x = r->x[0] * r->x[1] * r->x[2], y = r->y[0] * r->y[1] * r->y[2];
-    clear_result(call);
-    for (int64_t p = 0; p < r->planes; p++)
-        resize_plane(r, (const float *)call->in[0] + p * (r->transposed ? y : x),
-                     (float *)call->out[0] + p * (r->transposed ? x : y));
     return MG_OK;
 }
 
-enum mg_code mg_cpu_resize(struct mg_prepared *p, struct cpu_op *op, struct mg_error *err)
+enum mg_code mg_cpu_adaptive(struct mg_prepared *p, struct cpu_op *op, struct mg_error *err)
 {
-    struct resize *r = MG_NEW(&p->arena, struct resize);
-    r->transposed = p->op.type == MG_OP_RESIZE_GRAD;
-    const struct mg_shape *x = r->transposed ? &p->op.out_shape[0] : &p->op.in_shape[0];
-    const struct mg_shape *y = r->transposed ? &p->op.in_shape[0] : &p->op.out_shape[0];
-    if (!is_common(p))
+    struct adaptive *a = MG_NEW(&p->arena, struct adaptive);
+    bool gradient = p->op.type == MG_OP_ADAPTIVE_AVG_POOL_GRAD;
+    const struct mg_shape *x = gradient ? &p->op.out_shape[0] : &p->op.in_shape[0];
+    const struct mg_shape *y = gradient ? &p->op.in_shape[0] : &p->op.out_shape[0];
+    if (mg_cpu_native(p->op.in_dtype[0]) != MG_DTYPE_F32)
         return mg_cpu_by_reference(p, op, err);
-    r->planes = x->dim[0] * x->dim[1];
-    for (uint32_t d = 0; d < 3; d++) {
-        uint32_t from = x->rank + d < 3 ? 0 : x->rank + d - 3;
-        r->x[d] = from < 2 ? 1 : x->dim[from];
-        r->y[d] = from < 2 ? 1 : y->dim[from];
-        r->taps[d] = MG_NEW_ARRAY(&p->arena, struct taps, r->y[d]);
-        for (int64_t i = 0; i < r->y[d]; i++)
-            r->taps[d][i] = from < 2 ? (struct taps){{0, 0}, {1, 0}} : taps_of(p, i, r->x[d], r->y[d]);
+    *a = (struct adaptive){x->dim[0] * x->dim[1], {1, 1, 1}, {1, 1, 1}};
+    for (uint32_t d = 2; d < x->rank; d++) {
+        a->x[d + 3 - x->rank] = x->dim[d];
+        a->y[d + 3 - x->rank] = y->dim[d];
     }
-    op->data = r;
-    op->run = run_resize;
+    op->data = a;
+    op->run = run_adaptive;
     return MG_OK;
 }

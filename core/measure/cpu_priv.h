@@ -54,6 +54,14 @@ uint64_t mg_cpu_reserve(struct mg_prepared *p, uint64_t bytes);
 /* The dtype in which a kernel that is not `strided` gets values of this dtype. */
 enum mg_dtype mg_cpu_native(enum mg_dtype dtype);
 int64_t mg_cpu_count(const struct mg_shape *shape);
+enum mg_code mg_cpu_out_of_range(const struct cpu_call *call); /* an index among the operands */
+
+/* An axis divides a dense tensor into outer x extent x inner; a row is the extent at fixed outer and inner. */
+struct cpu_rows {
+    int64_t outer, extent, inner;
+};
+struct cpu_rows mg_cpu_rows(const struct mg_shape *shape, int64_t axis);
+int64_t mg_cpu_row_begin(const struct cpu_rows *rows, int64_t row);
 
 /* ---- strided boxes (cpu_walk.c) ---- */
 /* Several layouts over one shape; dimensions that continue one another in all of them are joined. */
@@ -97,6 +105,7 @@ struct onednn_op {
     uint32_t arg_count;
     dnnl_memory_t scratchpad;
     uint64_t scratchpad_at;
+    struct onednn_op *next; /* released with it */
 };
 /* A memory description; sizes of 1 get the stride that a dense layout would have. */
 void mg_onednn_describe(const struct onednn *dnn, dnnl_memory_desc_t *md, uint32_t rank, const int64_t *dims,
@@ -118,6 +127,31 @@ enum mg_code mg_cpu_dnn_softmax(struct mg_prepared *p, struct cpu_op *op, int ax
 enum mg_code mg_onednn_run(const struct onednn_op *op, const struct cpu_call *call, const void *const *in,
                            void *const *out);
 void mg_onednn_release(struct onednn_op *op);
+
+/* c = a b for dense f32 (cpu_matmul.c): a is [batch, m, k], transposed [batch, k, m]; b likewise [batch, k, n]. Released
+ * with the operator. */
+struct cpu_product {
+    int64_t batch, m, n, k;
+    bool trans_a, trans_b;
+};
+enum mg_code mg_cpu_dense_product(struct mg_prepared *p, struct cpu_op *op, const struct cpu_product *product,
+                                  struct onednn_op **out, struct mg_error *err);
+enum mg_code mg_cpu_dense_product_run(const struct onednn_op *product, const struct cpu_call *call, const float *a,
+                                      const float *b, float *c);
+
+/* ---- windows as columns (cpu_columns.c) ---- */
+struct cpu_column { /* along one dimension */
+    int64_t x, kernel, windows, stride, dilation, before;
+};
+struct cpu_columns {
+    struct cpu_column w[3];
+    int64_t size, elements, windows; /* of a plane, of a window, and how many windows */
+};
+/* Strides, padding and dilation are the operator's attributes. */
+void mg_cpu_columns_init(struct cpu_columns *c, const struct mg_prepared *p, const struct mg_shape *image,
+                         const int64_t *kernel);
+/* One plane's columns: [elements, windows], zero in the padding. */
+void mg_cpu_columns_of(const struct cpu_columns *c, const float *plane, float *columns);
 
 /* ---- kernels ---- */
 #define MG_CPU_KERNEL(name, function) cpu_prepare_fn function;

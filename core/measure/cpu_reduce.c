@@ -1,4 +1,4 @@
-/* Reductions, rows (softmax, cumulative sums, arg max) and losses. */
+/* Reductions, rows (softmax) and losses. */
 #include <float.h>
 #include <string.h>
 
@@ -148,8 +148,10 @@ enum mg_code mg_cpu_reduce(struct mg_prepared *p, struct cpu_op *op, struct mg_e
     bool keep = mg_prepared_int(p, MG_ATTR_KEEPDIMS);
     bool reals = mg_cpu_native(p->op.in_dtype[0]) == MG_DTYPE_F32 && mg_cpu_native(p->op.out_dtype[0]) == MG_DTYPE_F32;
     uint32_t at = 0;
-    if (p->op.type == MG_OP_REDUCE_LOG_SUM_EXP || !reals || mg_shape_elements(in) == 0)
+    if (mg_shape_elements(in) == 0)
         return mg_cpu_by_reference(p, op, err);
+    if (p->op.type == MG_OP_REDUCE_LOG_SUM_EXP || !reals)
+        return mg_cpu_over_axes(p, op, err);
     *r = (struct reduction){.type = p->op.type, .divisor = mg_prepared_float(p, MG_ATTR_DIVISOR), .out = p->out[0]};
     op->strided = p->op.in_dtype[0] == MG_DTYPE_F32 && p->op.out_dtype[0] == MG_DTYPE_F32;
     if (!op->strided) { /* converted, and dense by then */
@@ -169,6 +171,21 @@ enum mg_code mg_cpu_reduce(struct mg_prepared *p, struct cpu_op *op, struct mg_e
 
 /* ---- rows along one axis, dense operands ---- */
 
+struct cpu_rows mg_cpu_rows(const struct mg_shape *shape, int64_t axis)
+{
+    struct cpu_rows rows = {1, shape->dim[axis], 1};
+    for (uint32_t d = 0; d < shape->rank; d++) {
+        rows.outer *= d < axis ? shape->dim[d] : 1;
+        rows.inner *= d > axis ? shape->dim[d] : 1;
+    }
+    return rows;
+}
+
+int64_t mg_cpu_row_begin(const struct cpu_rows *rows, int64_t row)
+{
+    return row / rows->inner * rows->extent * rows->inner + row % rows->inner;
+}
+
 struct rows {
     int64_t outer, extent, inner;
     enum mg_op_type type;
@@ -180,18 +197,15 @@ struct rows {
 static struct rows *rows_of(struct mg_prepared *p, const struct mg_shape *shape, int64_t axis)
 {
     struct rows *rows = MG_NEW(&p->arena, struct rows);
-    *rows = (struct rows){.outer = 1, .extent = shape->dim[axis], .inner = 1, .type = p->op.type};
-    for (uint32_t d = 0; d < shape->rank; d++) {
-        rows->outer *= d < axis ? shape->dim[d] : 1;
-        rows->inner *= d > axis ? shape->dim[d] : 1;
-    }
+    struct cpu_rows along = mg_cpu_rows(shape, axis);
+    *rows = (struct rows){along.outer, along.extent, along.inner, .type = p->op.type};
     rows->buffer = mg_cpu_reserve(p, 3 * (uint64_t)rows->extent * sizeof(float));
     return rows;
 }
 
 static int64_t row_begin(const struct rows *rows, int64_t row)
 {
-    return row / rows->inner * rows->extent * rows->inner + row % rows->inner;
+    return mg_cpu_row_begin(&(struct cpu_rows){rows->outer, rows->extent, rows->inner}, row);
 }
 
 static const float *row_in(const struct rows *rows, const float *data, int64_t row, float *buffer)
@@ -336,25 +350,6 @@ static enum mg_code run_softmax_grad(const struct cpu_call *call)
     return MG_OK;
 }
 
-static enum mg_code run_cumsum(const struct cpu_call *call)
-{
-    const struct mg_prepared *p = call->p;
-    const struct rows *rows = ((const struct cpu_op *)p->detail)->data;
-    bool reverse = mg_prepared_int(p, MG_ATTR_REVERSE), exclusive = mg_prepared_int(p, MG_ATTR_EXCLUSIVE);
-    const float *in = call->in[0];
-    float *out = call->out[0];
-    for (int64_t r = 0; r < rows->outer * rows->inner; r++) {
-        float sum = 0;
-        for (int64_t i = 0; i < rows->extent; i++) {
-            int64_t at = row_begin(rows, r) + (reverse ? rows->extent - 1 - i : i) * rows->inner;
-            float x = in[at];
-            out[at] = exclusive ? sum : sum + x;
-            sum += x;
-        }
-    }
-    return MG_OK;
-}
-
 static enum mg_code rows_kernel(struct mg_prepared *p, struct cpu_op *op, cpu_run_fn *run, struct mg_error *err)
 {
     int64_t axis = mg_prepared_int(p, MG_ATTR_AXIS);
@@ -383,11 +378,6 @@ enum mg_code mg_cpu_softmax(struct mg_prepared *p, struct cpu_op *op, struct mg_
 enum mg_code mg_cpu_softmax_grad(struct mg_prepared *p, struct cpu_op *op, struct mg_error *err)
 {
     return softmax_kernel(p, op, run_softmax_grad, err);
-}
-
-enum mg_code mg_cpu_cumsum(struct mg_prepared *p, struct cpu_op *op, struct mg_error *err)
-{
-    return rows_kernel(p, op, run_cumsum, err);
 }
 
 /* ---- losses ---- */

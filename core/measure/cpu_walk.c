@@ -60,6 +60,14 @@ static bool convert_common(enum mg_dtype to, void *t, int64_t to_step, enum mg_d
         CONVERT_ROW(uint8_t, float, x != 0);
     if (to == MG_DTYPE_I64 && from == MG_DTYPE_I32)
         CONVERT_ROW(int64_t, int32_t, x);
+    if (to == MG_DTYPE_I64 && from == MG_DTYPE_I8)
+        CONVERT_ROW(int64_t, int8_t, x);
+    if (to == MG_DTYPE_I64 && from == MG_DTYPE_U8)
+        CONVERT_ROW(int64_t, uint8_t, x);
+    if (to == MG_DTYPE_I32 && from == MG_DTYPE_I64)
+        CONVERT_ROW(int32_t, int64_t, (int32_t)x);
+    if (from == MG_DTYPE_I64 && (to == MG_DTYPE_I8 || to == MG_DTYPE_U8))
+        CONVERT_ROW(uint8_t, int64_t, (uint8_t)x);
     return false;
 }
 

@@ -142,6 +142,32 @@ static void reverse(struct mg_prepared *p, struct mg_moves *moves)
     }
 }
 
+/* Along each axis two pieces change places: a move for every choice of one of them. */
+static void roll(struct mg_prepared *p, struct mg_moves *moves)
+{
+    const struct mg_shape *in = &p->op.in_shape[0];
+    int64_t shift[MG_MAX_RANK] = {0}, axis;
+    for (uint32_t i = 0; (axis = mg_prepared_ints(p, MG_ATTR_AXES, i, -1)) >= 0; i++) {
+        int64_t size = in->dim[axis] ? in->dim[axis] : 1;
+        shift[axis] = (mg_prepared_ints(p, MG_ATTR_SHIFTS, i, 0) % size + size) % size;
+    }
+    for (uint32_t choice = 0; choice < 1U << in->rank; choice++) {
+        struct mg_move piece = {.shape = *in};
+        for (uint32_t d = 0; d < in->rank; d++) {
+            bool wraps = choice >> d & 1;
+            int64_t rest = in->dim[d] - shift[d];
+            piece.shape.dim[d] = wraps ? shift[d] : rest;
+            piece.from_offset += (wraps ? rest : 0) * p->in[0].at[d];
+            piece.to_offset += (wraps ? 0 : shift[d]) * p->out[0].at[d];
+        }
+        if (choice && mg_shape_elements(&piece.shape) == 0)
+            continue;
+        struct mg_move *move = add(p, moves, 0, 0, &piece.shape);
+        move->from_offset = piece.from_offset;
+        move->to_offset = piece.to_offset;
+    }
+}
+
 /* [n, c, h, b, w, b] on both sides. */
 static void blocks(struct mg_prepared *p, struct mg_moves *moves, bool to_space)
 {
@@ -194,6 +220,9 @@ bool mg_moves_of(struct mg_prepared *p, struct mg_moves *out)
         return true;
     case MG_OP_REVERSE:
         reverse(p, out);
+        return true;
+    case MG_OP_ROLL:
+        roll(p, out);
         return true;
     case MG_OP_DEPTH_TO_SPACE:
     case MG_OP_SPACE_TO_DEPTH:

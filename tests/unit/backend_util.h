@@ -187,9 +187,11 @@ static bool on_cpu(void)
 static void note_lacking(const struct mg_op_desc *op, const char *message)
 {
     const char *name = mg_op_type_name(op->type);
+    char entry[64];
+    snprintf(entry, sizeof entry, " %s ", name);
     cr_expect(strstr(message, name), "\"%s\" does not name %s", message, name);
-    if (!strstr(lacking, name))
-        snprintf(lacking + strlen(lacking), sizeof lacking - strlen(lacking), " %s ", name);
+    if (!strstr(lacking, entry))
+        snprintf(lacking + strlen(lacking), sizeof lacking - strlen(lacking), "%s", entry);
 }
 
 /* Operators without a kernel of the back end's own run, and say that they are not timed. */
