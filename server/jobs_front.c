@@ -161,7 +161,7 @@ static size_t merge(struct mg_run *run, const struct mg_worker_event *event, boo
     for (size_t i = 0; i < run->known_count; i++)
         if (is_listed(event, run->known[i].point.id) || (keep_earlier && run->known[i].earlier))
             all[count++] = run->known[i].point;
-    count = mg_pareto_reduce(all, count);
+    count = mg_pareto_reduce(all, count, &run->limits);
     count = mg_pareto_thin(all, count, &run->limits, MG_FRONT_MAX);
     if (count > MG_FRONT_MAX)
         count = MG_FRONT_MAX;

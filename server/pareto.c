@@ -16,17 +16,6 @@ static int by_latency(const void *a, const void *b)
     return strcmp(p->id, q->id);
 }
 
-size_t mg_pareto_reduce(struct mg_front_point *points, size_t count)
-{
-    size_t kept = 0;
-    if (count)
-        qsort(points, count, sizeof *points, by_latency);
-    for (size_t i = 0; i < count; i++)
-        if (kept == 0 || points[i].peak_bytes < points[kept - 1].peak_bytes)
-            points[kept++] = points[i];
-    return kept;
-}
-
 static struct mg_figures figures_of(const struct mg_front_point *p)
 {
     return (struct mg_figures){p->latency_s, p->peak_bytes, p->arena_bytes, p->host_bytes};
@@ -35,6 +24,31 @@ static struct mg_figures figures_of(const struct mg_front_point *p)
 static struct mg_limits limits_of(const struct mg_front_limits *limits)
 {
     return (struct mg_limits){limits->latency_s, limits->peak_bytes, limits->arena_bytes};
+}
+
+/* By one of those before it, of which the last has the smallest peak where no arena is limited. */
+static bool is_reached(const struct mg_limits *limits, const struct mg_front_point *points, size_t count,
+                       const struct mg_front_point *point)
+{
+    struct mg_figures figures = figures_of(point);
+    for (size_t i = count; i-- > 0 && (limits->arena_bytes || i + 1 == count);) {
+        struct mg_figures earlier = figures_of(&points[i]);
+        if (mg_limits_reach(limits, &earlier, &figures))
+            return true;
+    }
+    return false;
+}
+
+size_t mg_pareto_reduce(struct mg_front_point *points, size_t count, const struct mg_front_limits *limits)
+{
+    struct mg_limits asked = limits_of(limits);
+    size_t kept = 0;
+    if (count)
+        qsort(points, count, sizeof *points, by_latency);
+    for (size_t i = 0; i < count; i++)
+        if (!is_reached(&asked, points, kept, &points[i]))
+            points[kept++] = points[i];
+    return kept;
 }
 
 static bool meets(const struct mg_front_point *point, const struct mg_limits *limits)

@@ -25,9 +25,9 @@ struct mg_front_limits {
     uint64_t original_peak;
 };
 
-/* Sorts by latency and keeps what nothing else dominates (equal figures: the smallest id). Returns
+/* Sorts by latency and keeps what nothing else dominates (mg_limits_reach; equal figures: the smallest id). Returns
  * the new count. */
-size_t mg_pareto_reduce(struct mg_front_point *points, size_t count);
+size_t mg_pareto_reduce(struct mg_front_point *points, size_t count, const struct mg_front_limits *limits);
 /* Of a reduced front at most `most` points, no two nearer than 0.5 % in both directions unless they
  * are the extremes, the point for the limit, or the best for one of the targets that a search without a limit has. */
 size_t mg_pareto_thin(struct mg_front_point *points, size_t count, const struct mg_front_limits *limits, size_t most);

@@ -181,7 +181,7 @@ void mg_worker_add_to_front(struct mg_worker_run *run, const struct mg_point *po
     if (!entry)
         return;
     run->front[run->count++] = mg_worker_front_point(point, entry);
-    run->count = mg_pareto_reduce(run->front, run->count);
+    run->count = mg_pareto_reduce(run->front, run->count, &run->limits);
     run->changed = true;
 }
 

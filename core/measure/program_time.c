@@ -200,10 +200,11 @@ double mg_program_latency(const struct mg_program *p, const struct mg_program_pr
     for (size_t i = 0; i < p->count; i++) {
         const struct instruction *item = &p->items[i];
         double *at = &end[stream_of(p, item)];
-        if (item->kind == KIND_WAIT)
+        if (item->kind == KIND_WAIT) {
             *at = fmax(*at, p->mark_at[item->mark]);
-        else
-            *at += price_of(prices, item->kind == KIND_RUN ? p->ops[item->op].key : p->copies[item->op].key);
+            continue;
+        }
+        *at += price_of(prices, item->kind == KIND_RUN ? p->ops[item->op].key : p->copies[item->op].key);
         if (item->mark != MG_NONE)
             p->mark_at[item->mark] = *at;
     }

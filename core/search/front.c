@@ -300,45 +300,55 @@ static void publish_marked(struct mg_searcher *s, struct mg_front *front, const 
         }
 }
 
-static void keep_pareto(struct mg_search_result *out)
+static bool is_reached(const struct mg_limits *limits, const struct mg_point *front, uint32_t count,
+                       const struct mg_figures *figures)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (mg_limits_reach(limits, &front[i].figures, figures))
+            return true;
+    return false;
+}
+
+static void keep_pareto(const struct mg_limits *limits, struct mg_search_result *out)
 {
     uint32_t kept = 0;
     mg_front_sort(out->front, out->front_count);
     for (uint32_t i = 0; i < out->front_count; i++)
-        if (kept == 0 || out->front[i].figures.peak_bytes < out->front[kept - 1].figures.peak_bytes)
+        if (!is_reached(limits, out->front, kept, &out->front[i].figures))
             out->front[kept++] = out->front[i];
     out->front_count = kept;
-}
-
-static bool is_reached(const struct mg_search_result *out, const struct mg_figures *figures)
-{
-    for (uint32_t i = 0; i < out->front_count; i++)
-        if (out->front[i].figures.latency_s <= figures->latency_s &&
-            out->front[i].figures.peak_bytes <= figures->peak_bytes)
-            return true;
-    return false;
 }
 
 /* However short the search was, the front is nowhere worse than the baselines, whose plans are checked already. */
 static void add_baselines(const struct mg_searcher *s, struct mg_front *front, struct mg_search_result *out)
 {
+    const struct mg_limits limits = limits_of(s);
     for (uint32_t b = 0; b < out->baseline_count; b++)
-        for (uint32_t i = 0; i < out->baselines[b].point_count && out->front_count < MG_FRONT_MAX; i++) {
+        for (uint32_t i = 0; i < out->baselines[b].point_count; i++) {
             const struct mg_point *point = &out->baselines[b].points[i];
             bool allowed = (point->techniques & ~s->options->techniques) == 0;
-            if (allowed && !is_reached(out, &point->figures)) {
+            if (allowed && !is_reached(&limits, out->front, out->front_count, &point->figures)) {
                 out->front[out->front_count++] = *point;
                 front->accepted++;
             }
         }
-    keep_pareto(out);
+    keep_pareto(&limits, out);
+}
+
+/* Room for the states that are kept, all baselines and the original. */
+static struct mg_point *front_of(struct mg_searcher *s, const struct mg_search_result *out, uint32_t kept)
+{
+    uint32_t most = kept + 1;
+    for (uint32_t b = 0; b < out->baseline_count; b++)
+        most += out->baselines[b].point_count;
+    return MG_NEW_ARRAY(s->arena, struct mg_point, most);
 }
 
 void mg_front_finish(struct mg_searcher *s, struct mg_front *front, struct mg_search_result *out)
 {
     uint8_t keep[MG_ARCHIVE_MAX + 1];
     uint32_t kept = thin(s, keep);
-    out->front = MG_NEW_ARRAY(s->arena, struct mg_point, kept + MG_FRONT_MAX + 1);
+    out->front = front_of(s, out, kept);
     publish_marked(s, front, keep, out);
     if (out->front_count == 0) /* each was refused: the original stands, which was checked before all else */
         out->front[out->front_count++] = out->original;

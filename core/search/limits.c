@@ -29,6 +29,12 @@ bool mg_limits_met(const struct mg_limits *limits, const struct mg_figures *figu
            (!limits->arena_bytes || figures->arena_bytes <= limits->arena_bytes);
 }
 
+bool mg_limits_reach(const struct mg_limits *limits, const struct mg_figures *a, const struct mg_figures *b)
+{
+    bool fits = !limits->arena_bytes || a->arena_bytes <= limits->arena_bytes || a->arena_bytes <= b->arena_bytes;
+    return fits && a->latency_s <= b->latency_s && a->peak_bytes <= b->peak_bytes;
+}
+
 bool mg_limits_prefer(const struct mg_limits *limits, const struct mg_figures *later, const struct mg_figures *earlier)
 {
     double a = excess(limits, later), b = excess(limits, earlier);

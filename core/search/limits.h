@@ -14,6 +14,9 @@ struct mg_limits { /* 0: none */
 /* A share of an original's peak as a limit: never 0, which would be none. */
 uint64_t mg_limits_share(double ratio, uint64_t original_peak);
 bool mg_limits_met(const struct mg_limits *limits, const struct mg_figures *figures);
+/* Is `a` nowhere worse than `b`? Where bytes of the arena are limited, a smaller peak that does not fit is no match for
+ * a plan that does. */
+bool mg_limits_reach(const struct mg_limits *limits, const struct mg_figures *a, const struct mg_figures *b);
 /* Along a front, from the fastest point to the smallest: does `later` stand for the limits rather than `earlier`? Under
  * a memory limit the fastest that fits does, under a latency limit alone the smallest that fits; where none fits, the
  * one that goes least beyond, by the sum of the ratios. */

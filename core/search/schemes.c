@@ -1,6 +1,14 @@
 #include "search/schemes.h"
 
+enum { FIRST_SLOTS = 256 };
 #define MOST_BYTES ((size_t)64 << 20)
+
+enum known { UNKNOWN, KEPT, REFUSED, FORGOTTEN };
+struct mg_known_scheme {
+    struct mg_hash128 hash;
+    enum known what;
+    uint32_t kept; /* KEPT: which */
+};
 
 struct mg_kept_scheme {
     struct mg_scheme *scheme;
@@ -20,10 +28,43 @@ void mg_schemes_release(struct mg_schemes *all)
     all->count = 0;
 }
 
-static bool are_equal(struct mg_hash128 a, struct mg_hash128 b)
+/* ---- what is known ---- */
+
+/* The slot of a hash: the one that holds it, or the empty one where it belongs. */
+static struct mg_known_scheme *slot_of(struct mg_known_scheme *known, size_t slots, struct mg_hash128 hash)
 {
-    return a.lo == b.lo && a.hi == b.hi;
+    size_t at = hash.lo & (slots - 1);
+    while (known[at].what != UNKNOWN && (known[at].hash.lo != hash.lo || known[at].hash.hi != hash.hi))
+        at = (at + 1) & (slots - 1);
+    return &known[at];
 }
+
+static void grow(struct mg_schemes *all)
+{
+    size_t slots = all->known_slots ? 2 * all->known_slots : FIRST_SLOTS;
+    struct mg_known_scheme *larger = MG_NEW_ARRAY(all->arena, struct mg_known_scheme, slots);
+    for (size_t i = 0; i < all->known_slots; i++)
+        if (all->known[i].what != UNKNOWN)
+            *slot_of(larger, slots, all->known[i].hash) = all->known[i];
+    all->known = larger;
+    all->known_slots = slots;
+}
+
+static void remember(struct mg_schemes *all, struct mg_hash128 hash, enum known what, size_t kept)
+{
+    if (2 * (all->known_count + 1) > all->known_slots)
+        grow(all);
+    struct mg_known_scheme *slot = slot_of(all->known, all->known_slots, hash);
+    all->known_count += slot->what == UNKNOWN;
+    *slot = (struct mg_known_scheme){hash, what, (uint32_t)kept};
+}
+
+static struct mg_known_scheme recall(const struct mg_schemes *all, struct mg_hash128 hash)
+{
+    return all->known_slots ? *slot_of(all->known, all->known_slots, hash) : (struct mg_known_scheme){.what = UNKNOWN};
+}
+
+/* ---- schemes ---- */
 
 /* Most are not legal: what is built in vain takes scratch memory only. */
 static enum mg_code try_build(struct mg_problem *p, const struct mg_region *specs, uint32_t count,
@@ -41,14 +82,13 @@ const struct mg_scheme *mg_schemes_get(struct mg_schemes *all, struct mg_problem
 {
     struct mg_error ignored;
     struct mg_hash128 hash = mg_scheme_hash(p, specs, count);
-    for (size_t i = 0; i < all->count; i++)
-        if (are_equal(all->kept[i].scheme->hash, hash))
-            return all->kept[i].scheme;
-    for (size_t i = 0; i < all->refused_count && !why; i++)
-        if (are_equal(all->refused[i], hash))
-            return NULL;
+    const struct mg_known_scheme known = recall(all, hash);
+    if (known.what == KEPT)
+        return all->kept[known.kept].scheme;
+    if (known.what == REFUSED && !why)
+        return NULL;
     if (try_build(p, specs, count, scratch, why ? why : &ignored) != MG_OK) {
-        *MG_PUSH(all->arena, all->refused, all->refused_count, all->refused_capacity) = hash;
+        remember(all, hash, REFUSED, 0);
         return NULL;
     }
     struct mg_kept_scheme *kept = MG_PUSH(all->arena, all->kept, all->count, all->capacity);
@@ -59,6 +99,7 @@ const struct mg_scheme *mg_schemes_get(struct mg_schemes *all, struct mg_problem
         return NULL;
     }
     all->bytes += kept->arena.used;
+    remember(all, hash, KEPT, all->count - 1);
     return kept->scheme;
 }
 
@@ -84,8 +125,10 @@ void mg_schemes_sweep(struct mg_schemes *all, const struct mg_pool *pool)
     for (size_t i = 0; i < all->count; i++) {
         if (all->kept[i].used) {
             all->bytes += all->kept[i].arena.used;
+            remember(all, all->kept[i].scheme->hash, KEPT, left);
             all->kept[left++] = all->kept[i];
         } else {
+            remember(all, all->kept[i].scheme->hash, FORGOTTEN, 0);
             mg_arena_release(&all->kept[i].arena);
         }
     }

@@ -7,13 +7,14 @@
 #include "search/scheme.h"
 
 struct mg_kept_scheme;
+struct mg_known_scheme;
 
 struct mg_schemes {
     struct mg_arena *arena; /* of the lists; pays for the schemes, each of which has an arena of its own */
     struct mg_kept_scheme *kept;
     size_t count, capacity;
-    struct mg_hash128 *refused; /* those that are not legal */
-    size_t refused_count, refused_capacity;
+    struct mg_known_scheme *known; /* a hash table of all that were asked for, those that are not legal too */
+    size_t known_count, known_slots;
     size_t bytes, room; /* of all that are kept; beyond the room a sweep gives some back */
 };
 

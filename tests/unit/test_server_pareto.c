@@ -6,6 +6,8 @@
 #include "base/digest.h"
 #include "server/pareto.h"
 
+static const struct mg_front_limits no_limit;
+
 static struct mg_front_point point(const char *id, double latency, uint64_t peak)
 {
     struct mg_front_point p = {.latency_s = latency, .peak_bytes = peak, .arena_bytes = peak};
@@ -17,12 +19,26 @@ Test(pareto, reduce_keeps_what_nothing_dominates)
 {
     struct mg_front_point points[] = {point("d", 4, 10), point("a", 1, 100), point("c", 2, 50),
                                       point("b", 2, 60), point("e", 5, 10),  point("f", 1, 100)};
-    size_t count = mg_pareto_reduce(points, 6);
+    size_t count = mg_pareto_reduce(points, 6, &no_limit);
     cr_assert_eq(count, 3);
     cr_assert_str_eq(points[0].id, "a", "of equal ones the smallest id");
     cr_assert_str_eq(points[1].id, "c");
     cr_assert_str_eq(points[2].id, "d");
-    cr_assert_eq(mg_pareto_reduce(points, 0), 0);
+    cr_assert_eq(mg_pareto_reduce(points, 0, &no_limit), 0);
+}
+
+/* Fragmentation: the smaller peak has the larger arena. */
+Test(pareto, what_fits_is_not_dropped_for_what_does_not)
+{
+    struct mg_front_limits limits = {.arena_bytes = 100};
+    struct mg_front_point points[] = {point("tight", 2, 97), point("loose", 1, 95), point("slow", 3, 99)};
+    points[0].arena_bytes = 98;
+    points[1].arena_bytes = 110;
+    cr_assert_eq(mg_pareto_reduce(points, 3, &limits), 2);
+    cr_assert_str_eq(points[0].id, "loose");
+    cr_assert_str_eq(points[1].id, "tight");
+    cr_assert_eq(mg_pareto_best(points, 2, &limits), 1);
+    cr_assert_eq(mg_pareto_reduce(points, 2, &no_limit), 1);
 }
 
 /* Against the definition, on random points. */
@@ -46,7 +62,7 @@ Test(pareto, reduce_agrees_with_the_definition)
             expected += !covered;
         }
         memcpy(points, all, sizeof all);
-        cr_assert_eq(mg_pareto_reduce(points, n), expected);
+        cr_assert_eq(mg_pareto_reduce(points, n, &no_limit), expected);
     }
 }
 
@@ -57,7 +73,7 @@ static size_t many(struct mg_front_point *points, size_t n)
         snprintf(id, sizeof id, "%016zx", i);
         points[i] = point(id, 1 + (double)i * 1e-4, 1000000000 - i * 100000);
     }
-    return mg_pareto_reduce(points, n);
+    return mg_pareto_reduce(points, n, &no_limit);
 }
 
 Test(pareto, thin_keeps_extremes_and_targets)
