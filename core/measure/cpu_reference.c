@@ -1,5 +1,7 @@
-/* What the back end has no kernel for runs in the reference executor, so that whole graphs can be executed. Its times
- * say nothing about the machine and are not measured. */
+/* What the back end has no kernel for runs in the reference executor, so that whole graphs can be executed: every
+ * operator has one, but not for every dtype (sums of products, pooling, normalisation and losses are of reals, booleans
+ * are moved and compared, not added up; quantized factors have 8 bits) nor for operands without elements. Its times say
+ * nothing about the machine and are not measured. */
 #include "measure/cpu_priv.h"
 
 struct reference {
@@ -64,7 +66,7 @@ enum mg_code mg_cpu_by_reference(struct mg_prepared *p, struct cpu_op *op, struc
         r->in[i] = mg_cpu_reserve(p, (uint64_t)mg_shape_elements(&p->op.in_shape[i]) * sizeof(double));
     for (uint32_t i = 0; i < p->op.out_count; i++)
         r->out[i] = mg_cpu_reserve(p, (uint64_t)mg_shape_elements(&p->op.out_shape[i]) * sizeof(double));
-    p->unmeasurable = "it has no kernel there, only the reference executor runs it";
+    p->unmeasurable = "it has no kernel there for such operands, only the reference executor runs it";
     op->strided = true;
     op->data = r;
     op->run = run_reference;

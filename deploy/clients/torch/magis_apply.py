@@ -231,6 +231,8 @@ def _pool(a):
 
 def _by_size(name, x):
     """torch's function of that name for as many spatial dimensions as x has, two or three."""
+    if x.dim() not in (4, 5):
+        raise PlanError("pooling is supported over two or three dimensions")
     return getattr(aten, name % (x.dim() - 2))
 
 
@@ -409,7 +411,17 @@ def _top_k(i, a, out):
     return [values.narrow(a["axis"], 0, a["k"]), indices.narrow(a["axis"], 0, a["k"])]
 
 
+def _arg(function):
+    def run(i, a, out):
+        if a["select_last_index"]:
+            raise PlanError("the last of equal elements is not supported, only the first")
+        return function(i[0], a["axis"], bool(a["keepdims"]))
+    return run
+
+
 def _columns(i, a, out):
+    if i[0].dim() != 4:
+        raise PlanError("windows as columns are supported over two dimensions")
     return aten.im2col(i[0], a["kernel_shape"], a["dilations"], a["pads"][:2], a["strides"])
 
 
@@ -457,7 +469,7 @@ KERNELS = {
     "reduce_sum": _reduce(torch.sum), "reduce_max": _reduce(torch.amax), "reduce_min": _reduce(torch.amin),
     "reduce_mean": lambda i, a, out: torch.sum(i[0], a["axes"], bool(a.get("keepdims", 1))) / a["divisor"],
     "reduce_prod": _reduce_prod,
-    "arg_max": lambda i, a, out: i[0].argmax(a["axis"], bool(a["keepdims"])),
+    "arg_max": _arg(torch.argmax),
     "cumsum": _cumsum,
     "softmax": lambda i, a, out: i[0].softmax(a["axis"]), "log_softmax": lambda i, a, out: i[0].log_softmax(a["axis"]),
     "softmax_grad": lambda i, a, out: aten._softmax_backward_data(i[0], _dense(i[1]), a["axis"], i[1].dtype),
@@ -473,7 +485,7 @@ KERNELS = {
     "resize": _resize, "resize_grad": _resize_grad, "slice_grad": _slice_grad, "pad": _pad,
     "concat": lambda i, a, out: torch.cat(i, a["axis"]), "tile": lambda i, a, out: i[0].repeat(a["repeats"]),
     "gather": _gather, "scatter_add": _scatter_add, "attention": _attention, "attention_grad": _attention_grad,
-    "gather_elements": lambda i, a, out: i[0].gather(a["axis"], i[1]), "scatter_elements": _scatter_elements,
+    "gather_elements": lambda i, a, out: i[0].gather(a["axis"], i[1].long()), "scatter_elements": _scatter_elements,
     "gather_nd": _gather_nd, "scatter_nd": _scatter_nd, "top_k": _top_k, "reverse": lambda i, a, out: i[0].flip(a["axes"]), "im2col": _columns, "col2im": _images,
     "trilu": lambda i, a, out: (torch.triu if a["upper"] else torch.tril)(i[0], a["diagonal"]),
     "grid_sample": _grid_sample, "space_to_depth": _space_to_depth,
@@ -489,7 +501,7 @@ KERNELS = {
     "celu": lambda i, a, out: F.celu(i[0], a["alpha"]), "mish": lambda i, a, out: F.mish(i[0]),
     "celu_grad": lambda i, a, out: torch.where(i[1] > 0, i[0], i[0] * (i[1] / a["alpha"] + 1)),
     "mish_grad": lambda i, a, out: aten.mish_backward(i[0], i[1]),
-    "arg_min": lambda i, a, out: i[0].argmin(a["axis"], bool(a["keepdims"])),
+    "arg_min": _arg(torch.argmin),
     "reduce_log_sum_exp": _reduce(torch.logsumexp),
     "reduce_l1": lambda i, a, out: torch.linalg.vector_norm(i[0], 1, a["axes"], bool(a["keepdims"])),
     "reduce_l2": lambda i, a, out: torch.linalg.vector_norm(i[0], 2, a["axes"], bool(a["keepdims"])),
