@@ -91,6 +91,9 @@ static void remove_peer(struct mg_http *http, void **slot)
     struct mg_peer *peer = *slot;
     if (!peer)
         return;
+    void *left = peer->request; /* of one whose parameters take too much room the library tells no end */
+    if (left)
+        mg_request_completed(http, NULL, &left, MHD_REQUEST_TERMINATED_WITH_ERROR);
     if (peer->prev)
         peer->prev->next = peer->next;
     else

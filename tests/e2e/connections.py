@@ -163,5 +163,35 @@ def test_large_uploads(t):
 
 
 tests = Tests()
-tests.run(test_keep_alive, test_per_address, test_limit, test_slow, test_vanishing, test_large_uploads)
+def resident(daemon):
+    with open("/proc/%d/status" % daemon.process.pid) as file:
+        return int(re.search(r"VmRSS:\s+(\d+)", file.read()).group(1)) << 10
+
+
+def test_too_many_parameters(t):
+    """The library has no room for them and closes without a word; what was kept of such a request goes with it."""
+    daemon = Daemon()
+    query = "&".join("parameter-of-a-long-name-%d=1" % i for i in range(650))
+    request = ("GET /jobs?%s HTTP/1.1\r\nHost: localhost\r\n\r\n" % query).encode()
+
+    def ask(rounds):
+        for _ in range(rounds):
+            peers = [daemon.connect() for _ in range(60)]
+            for peer in peers:
+                peer.sendall(request)
+            for peer in peers:
+                with peer:
+                    while peer.recv(65536):
+                        pass
+    ask(2)
+    before = resident(daemon)
+    ask(4)
+    t.check("nothing of them stays", resident(daemon) - before < 2 << 20, (before, resident(daemon)))
+    t.check("they are in the log", len([line for line in daemon.log_lines() if line["event"] == "request" and
+                                        line["path"] == "/jobs" and line.get("end") == "aborted"]) == 360)
+    t.equal("the next one is answered", daemon.get("/jobs").status, 200)
+    t.equal("stops cleanly", daemon.close(), 0)
+
+
+tests.run(test_keep_alive, test_too_many_parameters, test_per_address, test_limit, test_slow, test_vanishing, test_large_uploads)
 tests.end()
