@@ -135,35 +135,41 @@ static bool split_address(const char *text, char *host, size_t host_size, const 
     return true;
 }
 
-static enum mg_code resolve(const char *listen, struct addrinfo **info, struct mg_error *err)
+/* NULL: err says why. */
+static struct addrinfo *resolve(const char *listen, struct mg_error *err)
 {
     char host[256];
     const char *port;
+    struct addrinfo *info = NULL;
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
-    if (!split_address(listen, host, sizeof host, &port))
-        return mg_fail(err, MG_ERR_INVALID, "", "--listen %s: expected HOST:PORT, [V6]:PORT or unix:PATH", listen);
-    int status = getaddrinfo(host, port, &hints, info);
-    if (status == 0 && *info)
-        return MG_OK;
-    return mg_fail(err, MG_ERR_INVALID, "", "--listen %s: %s", listen, gai_strerror(status));
+    if (!split_address(listen, host, sizeof host, &port)) {
+        (void)mg_fail(err, MG_ERR_INVALID, "", "--listen %s: expected HOST:PORT, [V6]:PORT or unix:PATH", listen);
+        return NULL;
+    }
+    int status = getaddrinfo(host, port, &hints, &info);
+    if (status == 0)
+        return info;
+    (void)mg_fail(err, MG_ERR_INVALID, "", "--listen %s: %s", listen, gai_strerror(status));
+    return NULL;
 }
 
 enum mg_code mg_http_check_listen(const char *listen, struct mg_error *err)
 {
-    struct addrinfo *info = NULL;
     if (strncmp(listen, "unix:", 5) == 0)
         return check_unix(listen + 5, err);
-    MG_TRY(resolve(listen, &info, err));
+    struct addrinfo *info = resolve(listen, err);
+    if (!info)
+        return MG_ERR_INVALID;
     freeaddrinfo(info);
     return MG_OK;
 }
 
 int mg_listen_open(struct mg_http *http, struct mg_error *err)
 {
-    struct addrinfo *info = NULL;
     if (strncmp(http->listen, "unix:", 5) == 0)
         return listen_unix(http, http->listen + 5, err);
-    if (resolve(http->listen, &info, err) != MG_OK || !info)
+    struct addrinfo *info = resolve(http->listen, err);
+    if (!info)
         return -1;
     int fd = listen_inet(http, info, err);
     freeaddrinfo(info);

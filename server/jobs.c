@@ -56,12 +56,30 @@ struct mg_job *mg_jobs_find(mg_jobs *jobs, const char *id)
     return NULL;
 }
 
-static const char *copy_text(const char *text)
+struct mg_job_ref *mg_job_ref_new(mg_jobs *jobs, const struct mg_job *job)
 {
-    char *copy = text ? strdup(text) : NULL;
-    if (text && !copy)
+    struct mg_job_ref *ref = calloc(1, sizeof *ref);
+    if (!ref)
         abort();
+    ref->jobs = jobs;
+    ref->run = job->run ? job->run->number : 0;
+    snprintf(ref->id, sizeof ref->id, "%s", job->info.id);
+    return ref;
+}
+
+void *mg_jobs_copy(const void *data, size_t size)
+{
+    void *copy = malloc(size ? size : 1);
+    if (!copy)
+        abort();
+    if (size)
+        memcpy(copy, data, size);
     return copy;
+}
+
+char *mg_jobs_copy_text(const char *text)
+{
+    return text ? mg_jobs_copy(text, strlen(text) + 1) : NULL;
 }
 
 static void each_text(struct mg_store_job *info, void (*apply)(const char **text))
@@ -76,7 +94,7 @@ static void each_text(struct mg_store_job *info, void (*apply)(const char **text
 
 static void own_text(const char **text)
 {
-    *text = copy_text(*text);
+    *text = mg_jobs_copy_text(*text);
 }
 
 static void free_text(const char **text)
@@ -173,6 +191,15 @@ void mg_jobs_take(mg_jobs *jobs, const struct mg_store_result *result)
     mg_jobs_update(jobs, result->job);
     for (size_t i = 0; i < result->n_events; i++)
         mg_listeners_tell(jobs, result->job->id, result->events[i].type, result->events[i].seq, result->events[i].data);
+}
+
+void mg_jobs_written(void *ctx, const struct mg_store_result *result)
+{
+    mg_jobs *jobs = ctx;
+    mg_jobs_take(jobs, result);
+    if (result->code != MG_STORE_OK && result->code != MG_STORE_CONFLICT)
+        mg_jobs_say(jobs, "error", "store", "%s: %s", mg_store_code_name(result->code), result->message);
+    mg_jobs_schedule(jobs);
 }
 
 bool mg_jobs_store_problem(mg_jobs *jobs, const struct mg_store_result *result, struct mg_reply *reply)

@@ -91,7 +91,7 @@ void mg_run_end(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_event 
     if (told && jobs->draining && !run->deadline && job->info.state == MG_JOB_RUNNING) {
         run->saved_at = 0;
         mg_run_save_progress(jobs, job);
-        mg_run_save_last(jobs, job);
+        mg_run_save_now(jobs, job);
         mg_run_give_back(jobs, job);
     } else {
         finish(jobs, job, event);
@@ -126,30 +126,30 @@ void mg_run_error(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_even
     fail(jobs, job, mg_problem_document(name, event->message, event->pointer, NULL));
 }
 
+#define SECOND "; it was the second worker of this job to be lost"
+
 static char *death_document(const struct mg_worker_event *event, bool hung)
 {
     char detail[400];
-    static const char second[] = "; it was the second worker of this job to be lost";
     if (hung)
         snprintf(detail, sizeof detail,
-                 "the search worker neither ended nor showed progress and was killed%s; retry the job, and if it fails "
-                 "again report it with its graph; a machine that is much too busy wants fewer workers (--workers) or "
-                 "more patience (--silence-seconds)",
-                 second);
+                 "the search worker neither ended nor showed progress and was killed" SECOND
+                 "; retry the job, and if it fails again report it with its graph; a machine that is much too busy "
+                 "wants fewer workers (--workers) or more patience (--silence-seconds)");
     else if (event->signal == SIGKILL)
         snprintf(detail, sizeof detail,
-                 "the search worker was killed (signal %d), as the kernel does when memory runs out%s; free memory or "
-                 "run fewer workers (--workers), then retry the job",
-                 event->signal, second);
+                 "the search worker was killed (signal %d), as the kernel does when memory runs out" SECOND
+                 "; free memory or run fewer workers (--workers), then retry the job",
+                 event->signal);
     else if (event->signal)
         snprintf(detail, sizeof detail,
-                 "the search worker was ended by signal %d (%s)%s; retry the job, and if it fails again report it with "
-                 "its graph",
-                 event->signal, strsignal(event->signal), second);
+                 "the search worker was ended by signal %d (%s)" SECOND
+                 "; retry the job, and if it fails again report it with its graph",
+                 event->signal, strsignal(event->signal));
     else
         snprintf(detail, sizeof detail,
-                 "the search worker ended with status %d before its result%s; the member stderr may say why",
-                 event->exit_status, second);
+                 "the search worker ended with status %d before its result" SECOND "; the member stderr may say why",
+                 event->exit_status);
     json_t *members = json_object();
     json_object_set_new(members, "signal", json_integer(event->signal));
     json_object_set_new(members, "exit_status", json_integer(event->exit_status));
@@ -183,7 +183,7 @@ void mg_run_death(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_even
         mg_jobs_say(jobs, ours ? "warn" : "error", ours ? "worker-killed" : "worker-died",
                     "job %s: status %d, signal %d: %s", job->info.id, event->exit_status, event->signal, event->errors);
     if (ours && job->info.state == MG_JOB_RUNNING && jobs->draining) {
-        mg_run_save_last(jobs, job);
+        mg_run_save_now(jobs, job);
         mg_run_give_back(jobs, job);
         return;
     }
@@ -198,7 +198,7 @@ void mg_run_death(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_even
         return;
     }
     char *error = death_document(event, run->hung);
-    mg_run_save_last(jobs, job);
+    mg_run_save_now(jobs, job);
     mg_job_requeue(jobs, job, MG_REQUEUE_CRASH, error ? error : "{}");
     free(error);
 }

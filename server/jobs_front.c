@@ -39,21 +39,6 @@ struct mg_known_point *mg_run_add_point(struct mg_run *run, const struct mg_fron
     return known;
 }
 
-void *mg_run_copy(const void *data, size_t size)
-{
-    void *copy = malloc(size ? size : 1);
-    if (!copy)
-        abort();
-    if (size)
-        memcpy(copy, data, size);
-    return copy;
-}
-
-char *mg_run_copy_text(const char *text)
-{
-    return text ? mg_run_copy(text, strlen(text) + 1) : NULL;
-}
-
 struct mg_store_point mg_run_store_point(const struct mg_front_point *point, enum mg_point_kind kind)
 {
     return (struct mg_store_point){.kind = kind,
@@ -84,9 +69,9 @@ static struct mg_kept_point *keep(struct mg_run *run, const struct mg_worker_eve
 {
     struct mg_kept_point *kept = new_kept(run);
     kept->point = mg_run_store_point(&event->point, kind);
-    kept->point.plan = mg_run_copy_text(event->point.id);
-    kept->point.techniques = mg_run_copy_text(techniques);
-    kept->point.blob = (struct mg_blob){mg_run_copy(event->blob, event->blob_size), event->blob_size};
+    kept->point.plan = mg_jobs_copy_text(event->point.id);
+    kept->point.techniques = mg_jobs_copy_text(techniques);
+    kept->point.blob = (struct mg_blob){mg_jobs_copy(event->blob, event->blob_size), event->blob_size};
     return kept;
 }
 
@@ -108,7 +93,7 @@ void mg_run_keep_baseline(struct mg_run *run, const struct mg_worker_event *even
     char techniques[MG_TECHNIQUES_TEXT];
     mg_answer_techniques(event->point.techniques, techniques);
     struct mg_kept_point *kept = keep(run, event, MG_POINT_BASELINE, techniques);
-    kept->point.series = mg_run_copy_text(event->series);
+    kept->point.series = mg_jobs_copy_text(event->series);
     kept->open = true;
 }
 
@@ -131,8 +116,8 @@ void mg_run_save_baseline(mg_jobs *jobs, struct mg_job *job, const struct mg_wor
     if (event->reason) {
         drop_open(run);
         new_kept(run)->point = (struct mg_store_point){.kind = MG_POINT_BASELINE,
-                                                       .series = mg_run_copy_text(event->name),
-                                                       .reason = mg_run_copy_text(event->reason),
+                                                       .series = mg_jobs_copy_text(event->name),
+                                                       .reason = mg_jobs_copy_text(event->reason),
                                                        .k = -1};
     }
     for (size_t i = 0; i < run->kept_count; i++)
@@ -192,7 +177,7 @@ void mg_run_save_progress(mg_jobs *jobs, struct mg_job *job)
     struct mg_store_progress progress = mg_run_progress_of(run, NULL);
     const struct mg_store_points points = {.progress = &progress};
     run->saved_at = now;
-    mg_store_save_points(jobs->config.store, job->info.id, &points, mg_run_saved, jobs);
+    mg_store_save_points(jobs->config.store, job->info.id, &points, mg_jobs_written, jobs);
 }
 
 void mg_run_progress(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_event *event)

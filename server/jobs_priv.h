@@ -168,9 +168,20 @@ struct mg_job *mg_jobs_update(mg_jobs *jobs, const struct mg_store_job *info);
 void mg_jobs_drop(mg_jobs *jobs, const char *id);
 /* What every write's callback begins with: job and events of the result, and whether the store works. */
 void mg_jobs_take(mg_jobs *jobs, const struct mg_store_result *result);
+/* The callback of writes that nobody waits for; what failed is logged, and jobs start that now may. */
+void mg_jobs_written(void *jobs, const struct mg_store_result *result);
 /* Fills a problem for a store's code; true if it was one. */
 bool mg_jobs_store_problem(mg_jobs *jobs, const struct mg_store_result *result, struct mg_reply *reply);
 char *mg_problem_document(const char *name, const char *detail, const char *pointer, json_t *members);
+/* What callbacks carry: the job is found by id, for it may be gone by then. */
+struct mg_job_ref {
+    mg_jobs *jobs;
+    char id[16];
+    unsigned run; /* the number of its run when it was made, or 0 */
+};
+struct mg_job_ref *mg_job_ref_new(mg_jobs *jobs, const struct mg_job *job);
+void *mg_jobs_copy(const void *data, size_t size);
+char *mg_jobs_copy_text(const char *text); /* NULL: NULL */
 
 /* ---- jobs_call.c ---- */
 struct mg_call *mg_call_new(mg_jobs *jobs, const char *id, mg_reply_cb done, void *context);
@@ -215,8 +226,6 @@ void mg_jobs_note_success(mg_jobs *jobs);
 void mg_run_start(mg_jobs *jobs, struct mg_job *job);
 void mg_run_stop(mg_jobs *jobs, struct mg_job *job);
 void mg_run_free(mg_jobs *jobs, struct mg_job *job);
-/* The callback of a run's writes: it carries the manager; the job is found by id, for it may be gone by then. */
-void mg_run_saved(void *ctx, const struct mg_store_result *result);
 
 /* ---- jobs_watch.c: once a tick ---- */
 enum { MG_TICK_MS = 1000 };
@@ -246,18 +255,16 @@ struct mg_change *mg_change_of(struct mg_job *job, bool assume);
 void mg_change_free(struct mg_change *change);
 /* Saves it; where a save is under way, after that. */
 void mg_run_save_points(mg_jobs *jobs, struct mg_job *job);
-/* Saves it now, for the worker is about to go. */
-void mg_run_save_last(mg_jobs *jobs, struct mg_job *job);
+/* Saves it now, beside what is under way: where the worker is about to go. */
+void mg_run_save_now(mg_jobs *jobs, struct mg_job *job);
 struct mg_store_progress mg_run_progress_of(const struct mg_run *run, const char *best);
-struct mg_known_point *mg_run_find_point(struct mg_run *run, const char *id);
-struct mg_store_point mg_run_store_point(const struct mg_front_point *point, enum mg_point_kind kind);
 void mg_run_free_point(const struct mg_store_point *point);
 void mg_run_free_kept(struct mg_run *run);
 
 /* ---- jobs_front.c ---- */
+struct mg_known_point *mg_run_find_point(struct mg_run *run, const char *id);
 struct mg_known_point *mg_run_add_point(struct mg_run *run, const struct mg_front_point *point);
-void *mg_run_copy(const void *data, size_t size);
-char *mg_run_copy_text(const char *text); /* NULL: NULL */
+struct mg_store_point mg_run_store_point(const struct mg_front_point *point, enum mg_point_kind kind);
 void mg_run_save_original(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_event *event);
 void mg_run_keep_baseline(struct mg_run *run, const struct mg_worker_event *event);
 void mg_run_save_baseline(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_event *event);

@@ -9,15 +9,6 @@
 
 static const uint64_t spool_bytes = 2ull << 30, memory_bytes = 4ull << 30;
 
-void mg_run_saved(void *ctx, const struct mg_store_result *result)
-{
-    mg_jobs *jobs = ctx;
-    mg_jobs_take(jobs, result);
-    if (result->code != MG_STORE_OK && result->code != MG_STORE_CONFLICT)
-        mg_jobs_say(jobs, "error", "store", "%s: %s", mg_store_code_name(result->code), result->message);
-    mg_jobs_schedule(jobs);
-}
-
 /* ---- what the worker says ---- */
 
 static void on_point(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_event *event)
@@ -40,11 +31,6 @@ static void on_exit_seen(mg_jobs *jobs, struct mg_job *job, const struct mg_work
     mg_jobs_schedule(jobs);
 }
 
-struct owner {
-    mg_jobs *jobs;
-    char id[16];
-};
-
 /* An evaluations job's result must not depend on what came before the restart. */
 static bool keeps_earlier(const struct mg_job *job)
 {
@@ -53,12 +39,12 @@ static bool keeps_earlier(const struct mg_job *job)
 
 static void on_worker(void *context, const struct mg_worker_event *event)
 {
-    struct owner *owner = context;
-    mg_jobs *jobs = owner->jobs;
-    struct mg_job *job = mg_jobs_find(jobs, owner->id);
+    struct mg_job_ref *ref = context;
+    mg_jobs *jobs = ref->jobs;
+    struct mg_job *job = mg_jobs_find(jobs, ref->id);
     bool exits = event->kind == MG_WORKER_EXIT;
     if (exits)
-        free(owner);
+        free(ref);
     if (!job || !job->run || (job->run->finished && !exits))
         return;
     job->run->silent = 0;
@@ -174,14 +160,10 @@ static uint64_t due_at(const mg_jobs *jobs, const struct mg_job *job)
 
 static void launch(mg_jobs *jobs, struct mg_job *job, const struct mg_store_result *work)
 {
-    struct owner *owner = calloc(1, sizeof *owner);
+    struct mg_job_ref *ref = mg_job_ref_new(jobs, job);
     json_t *request = json_loads(work->text, 0, NULL);
-    if (!owner)
-        abort();
     read_limits(job, request);
     json_decref(request);
-    owner->jobs = jobs;
-    snprintf(owner->id, sizeof owner->id, "%s", job->info.id);
     const struct mg_worker_config config = {.loop = jobs->config.loop,
                                             .executable = jobs->executable,
                                             .data_dir = jobs->data_dir,
@@ -196,10 +178,10 @@ static void launch(mg_jobs *jobs, struct mg_job *job, const struct mg_store_resu
                                             .seconds = seconds_of(jobs, job),
                                             .timings_fd = job->run->timings_fd};
     char why[MG_WORKER_WHY];
-    job->run->worker = mg_worker_start(&config, on_worker, owner, why);
+    job->run->worker = mg_worker_start(&config, on_worker, ref, why);
     free_starts(job->run);
     if (!job->run->worker) {
-        free(owner);
+        free(ref);
         abandon(jobs, job, "worker-start", "the search worker could not be started", why);
         return;
     }
@@ -213,10 +195,10 @@ static void on_start(void *ctx, const struct mg_store_result *result);
 
 static void on_work(void *ctx, const struct mg_store_result *result)
 {
-    struct owner *owner = ctx;
-    mg_jobs *jobs = owner->jobs;
-    struct mg_job *job = mg_jobs_find(jobs, owner->id);
-    free(owner);
+    struct mg_job_ref *ref = ctx;
+    mg_jobs *jobs = ref->jobs;
+    struct mg_job *job = mg_jobs_find(jobs, ref->id);
+    free(ref);
     if (!job || !job->run)
         return;
     if (result->code != MG_STORE_OK || !result->text)
@@ -226,38 +208,38 @@ static void on_work(void *ctx, const struct mg_store_result *result)
 }
 
 /* A seconds job goes on from the plans of its earlier attempts: fetches the next one, at last the work. */
-static void fetch(struct mg_run *run, struct owner *owner)
+static void fetch(struct mg_run *run, struct mg_job_ref *ref)
 {
-    struct mg_store *store = owner->jobs->config.store;
+    struct mg_store *store = ref->jobs->config.store;
     if (run->resumes && run->fetched < run->published_count)
-        mg_store_get_plan(store, owner->id, run->published[run->fetched++].id, on_start, owner);
+        mg_store_get_plan(store, ref->id, run->published[run->fetched++].id, on_start, ref);
     else
-        mg_store_get_work(store, owner->id, on_work, owner);
+        mg_store_get_work(store, ref->id, on_work, ref);
 }
 
 static void on_start(void *ctx, const struct mg_store_result *result)
 {
-    struct owner *owner = ctx;
-    struct mg_job *job = mg_jobs_find(owner->jobs, owner->id);
+    struct mg_job_ref *ref = ctx;
+    struct mg_job *job = mg_jobs_find(ref->jobs, ref->id);
     if (!job || !job->run) {
-        free(owner);
+        free(ref);
         return;
     }
     struct mg_run *run = job->run;
     if (result->code == MG_STORE_OK && result->blob.size)
         run->starts[run->start_count++] =
-            (struct mg_worker_start){mg_run_copy(result->blob.data, result->blob.size), result->blob.size};
-    fetch(run, owner);
+            (struct mg_worker_start){mg_jobs_copy(result->blob.data, result->blob.size), result->blob.size};
+    fetch(run, ref);
 }
 
 /* Points of an earlier attempt: they stand until covered. */
 static void on_earlier(void *ctx, const struct mg_store_result *result)
 {
-    struct owner *owner = ctx;
-    mg_jobs *jobs = owner->jobs;
-    struct mg_job *job = mg_jobs_find(jobs, owner->id);
+    struct mg_job_ref *ref = ctx;
+    mg_jobs *jobs = ref->jobs;
+    struct mg_job *job = mg_jobs_find(jobs, ref->id);
     if (!job || !job->run) {
-        free(owner);
+        free(ref);
         return;
     }
     struct mg_run *run = job->run;
@@ -274,29 +256,25 @@ static void on_earlier(void *ctx, const struct mg_store_result *result)
         known->earlier = known->sent = known->stored = true;
         run->published[run->published_count++] = front;
     }
-    fetch(run, owner);
+    fetch(run, ref);
 }
 
 static void load(mg_jobs *jobs, struct mg_job *job)
 {
-    struct owner *owner = calloc(1, sizeof *owner);
-    if (!owner)
-        abort();
-    owner->jobs = jobs;
-    snprintf(owner->id, sizeof owner->id, "%s", job->info.id);
+    struct mg_job_ref *ref = mg_job_ref_new(jobs, job);
     if (job->info.attempts > 1)
-        mg_store_get_front(jobs->config.store, owner->id, on_earlier, owner);
+        mg_store_get_front(jobs->config.store, ref->id, on_earlier, ref);
     else
-        mg_store_get_work(jobs->config.store, owner->id, on_work, owner);
+        mg_store_get_work(jobs->config.store, ref->id, on_work, ref);
 }
 
 static void on_claimed(void *ctx, const struct mg_store_result *result)
 {
-    struct owner *owner = ctx;
-    mg_jobs *jobs = owner->jobs;
+    struct mg_job_ref *ref = ctx;
+    mg_jobs *jobs = ref->jobs;
     mg_jobs_take(jobs, result);
-    struct mg_job *job = mg_jobs_find(jobs, owner->id);
-    free(owner);
+    struct mg_job *job = mg_jobs_find(jobs, ref->id);
+    free(ref);
     if (!job || !job->run)
         return;
     if (result->code == MG_STORE_OK) {
@@ -308,18 +286,16 @@ static void on_claimed(void *ctx, const struct mg_store_result *result)
 
 void mg_run_start(mg_jobs *jobs, struct mg_job *job)
 {
-    struct owner *owner = calloc(1, sizeof *owner);
     job->run = calloc(1, sizeof *job->run);
-    if (!owner || !job->run)
+    if (!job->run)
         abort();
     jobs->running++;
     job->run->number = ++jobs->runs;
     job->run->timings_fd = -1;
     set_base(job);
     job->run->started_at = job->run->saved_at = uv_now(jobs->config.loop);
-    owner->jobs = jobs;
-    snprintf(owner->id, sizeof owner->id, "%s", job->info.id);
-    mg_store_claim(jobs->config.store, job->info.id, mg_clock_wall_ms() + 3600000, on_claimed, owner);
+    mg_store_claim(jobs->config.store, job->info.id, mg_clock_wall_ms() + 3600000, on_claimed,
+                   mg_job_ref_new(jobs, job));
 }
 
 void mg_run_stop(mg_jobs *jobs, struct mg_job *job)

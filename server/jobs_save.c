@@ -62,6 +62,7 @@ struct building {
     struct mg_store_point *points;
     struct mg_store_replacement *replaced;
     size_t front, count, replaced_count;
+    size_t baseline_rows, baseline_points; /* a row that says why a baseline does not apply is no point */
 };
 
 static void *room(size_t count, size_t size)
@@ -88,8 +89,8 @@ static void add_front(struct building *b)
             mg_answer_techniques(point.techniques, techniques);
             struct mg_store_point *added = &b->points[b->count++];
             *added = mg_run_store_point(&point, MG_POINT_FRONT);
-            added->plan = mg_run_copy_text(point.id);
-            added->techniques = mg_run_copy_text(techniques);
+            added->plan = mg_jobs_copy_text(point.id);
+            added->techniques = mg_jobs_copy_text(techniques);
             added->blob = (struct mg_blob){blob, known->spooled.length};
         }
         run->published[left++] = point;
@@ -106,12 +107,14 @@ static void add_kept(struct building *b)
             continue;
         struct mg_store_point *added = &b->points[b->count++];
         *added = kept->point;
-        added->plan = mg_run_copy_text(added->plan);
-        added->series = mg_run_copy_text(added->series);
-        added->reason = mg_run_copy_text(added->reason);
-        added->techniques = mg_run_copy_text(added->techniques);
+        b->baseline_rows += added->kind == MG_POINT_BASELINE;
+        b->baseline_points += added->kind == MG_POINT_BASELINE && !added->reason;
+        added->plan = mg_jobs_copy_text(added->plan);
+        added->series = mg_jobs_copy_text(added->series);
+        added->reason = mg_jobs_copy_text(added->reason);
+        added->techniques = mg_jobs_copy_text(added->techniques);
         if (added->blob.data)
-            added->blob.data = mg_run_copy(added->blob.data, added->blob.size);
+            added->blob.data = mg_jobs_copy(added->blob.data, added->blob.size);
     }
 }
 
@@ -133,7 +136,7 @@ static void add_replaced(struct building *b)
             continue;
         size_t by = mg_pareto_replacement(run->published, run->published_count, &known->point);
         b->replaced[b->replaced_count++] =
-            (struct mg_store_replacement){mg_run_copy_text(known->point.id), mg_run_copy_text(run->published[by].id)};
+            (struct mg_store_replacement){mg_jobs_copy_text(known->point.id), mg_jobs_copy_text(run->published[by].id)};
     }
 }
 
@@ -146,9 +149,9 @@ static char *event_of(const struct building *b, const struct mg_job *job, const 
     info.original_peak = (int64_t)b->run->limits.original_peak;
     mg_writer_init(&w);
     mg_write_begin_object(&w);
-    if (b->count > b->front) {
+    if (b->baseline_rows) {
         mg_write_member_bool(&w, "baseline", true);
-        mg_write_member_uint(&w, "points", b->count - b->front);
+        mg_write_member_uint(&w, "points", b->baseline_points);
     }
     if (b->front || b->replaced_count) {
         mg_write_key(&w, "added");
@@ -182,7 +185,7 @@ struct mg_change *mg_change_of(struct mg_job *job, bool assume)
     add_kept(&b);
     add_replaced(&b);
     if (run->published_count && (b.front || b.replaced_count))
-        best = mg_run_copy_text(run->published[mg_pareto_best(run->published, run->published_count, &run->limits)].id);
+        best = mg_jobs_copy_text(run->published[mg_pareto_best(run->published, run->published_count, &run->limits)].id);
     change->progress = mg_run_progress_of(run, best);
     change->points = (struct mg_store_points){.points = b.points,
                                               .n_points = b.count,
@@ -193,18 +196,12 @@ struct mg_change *mg_change_of(struct mg_job *job, bool assume)
         mg_change_free(change);
         return NULL;
     }
-    bool told = b.front || b.replaced_count || b.points[0].kind == MG_POINT_BASELINE || b.count > 1;
-    change->points.event = told ? event_of(&b, job, best) : NULL;
+    if (b.front || b.replaced_count || b.baseline_rows)
+        change->points.event = event_of(&b, job, best);
     return change;
 }
 
 /* ---- its way into the store ---- */
-
-struct save {
-    mg_jobs *jobs;
-    char id[16];
-    unsigned run;
-};
 
 static void set_moving(struct mg_run *run, const struct mg_change *change)
 {
@@ -242,13 +239,13 @@ static void settle_moving(struct mg_run *run, bool stored)
 
 static void on_saved(void *ctx, const struct mg_store_result *result)
 {
-    struct save *save = ctx;
-    mg_jobs *jobs = save->jobs;
+    struct mg_job_ref *ref = ctx;
+    mg_jobs *jobs = ref->jobs;
     bool stored = result->code == MG_STORE_OK;
-    mg_run_saved(jobs, result);
-    struct mg_job *job = mg_jobs_find(jobs, save->id);
+    mg_jobs_written(jobs, result);
+    struct mg_job *job = mg_jobs_find(jobs, ref->id);
     struct mg_run *run = job ? job->run : NULL;
-    if (run && run->number == save->run) {
+    if (run && run->number == ref->run) {
         run->saving = false;
         run->unsaved = !stored;
         settle_moving(run, stored);
@@ -257,24 +254,20 @@ static void on_saved(void *ctx, const struct mg_store_result *result)
     }
     if (job)
         mg_ending_saved(jobs, job, stored);
-    free(save);
+    free(ref);
 }
 
-void mg_run_save_last(mg_jobs *jobs, struct mg_job *job)
+void mg_run_save_now(mg_jobs *jobs, struct mg_job *job)
 {
     struct mg_run *run = job->run;
     struct mg_change *change = mg_change_of(job, false);
     run->more = run->unsaved = false;
     if (!change)
         return;
-    struct save *save = room(1, sizeof *save);
-    save->jobs = jobs;
-    save->run = run->number;
-    snprintf(save->id, sizeof save->id, "%s", job->info.id);
     set_moving(run, change);
     run->saving = true;
     run->saved_at = uv_now(jobs->config.loop);
-    mg_store_save_points(jobs->config.store, job->info.id, &change->points, on_saved, save);
+    mg_store_save_points(jobs->config.store, job->info.id, &change->points, on_saved, mg_job_ref_new(jobs, job));
     mg_change_free(change);
 }
 
@@ -283,5 +276,5 @@ void mg_run_save_points(mg_jobs *jobs, struct mg_job *job)
     if (job->run->saving)
         job->run->more = true;
     else
-        mg_run_save_last(jobs, job);
+        mg_run_save_now(jobs, job);
 }

@@ -19,11 +19,6 @@ struct mg_ending {
     unsigned ticks; /* since it was sent */
 };
 
-struct owner {
-    mg_jobs *jobs;
-    char id[16];
-};
-
 void mg_ending_free(struct mg_ending *ending)
 {
     if (!ending)
@@ -59,29 +54,25 @@ static void keep_or_drop(struct mg_job *job, enum mg_store_code code)
 
 static void on_ended(void *ctx, const struct mg_store_result *result)
 {
-    struct owner *owner = ctx;
-    mg_jobs *jobs = owner->jobs;
-    struct mg_job *job = mg_jobs_find(jobs, owner->id);
+    struct mg_job_ref *ref = ctx;
+    mg_jobs *jobs = ref->jobs;
+    struct mg_job *job = mg_jobs_find(jobs, ref->id);
     if (job && job->ending)
         keep_or_drop(job, result->code);
-    free(owner);
-    mg_run_saved(jobs, result);
+    free(ref);
+    mg_jobs_written(jobs, result);
 }
 
 static void send_ending(mg_jobs *jobs, struct mg_job *job)
 {
     struct mg_ending *ending = job->ending;
-    struct owner *owner = calloc(1, sizeof *owner);
-    if (!owner)
-        abort();
-    owner->jobs = jobs;
-    snprintf(owner->id, sizeof owner->id, "%s", job->info.id);
+    struct mg_job_ref *ref = mg_job_ref_new(jobs, job);
     ending->sent = true;
     if (ending->requeues)
-        mg_store_requeue(jobs->config.store, owner->id, ending->cause, ending->error, on_ended, owner);
+        mg_store_requeue(jobs->config.store, ref->id, ending->cause, ending->error, on_ended, ref);
     else
-        mg_store_finish(jobs->config.store, owner->id, &ending->outcome, ending->last ? &ending->last->points : NULL,
-                        on_ended, owner);
+        mg_store_finish(jobs->config.store, ref->id, &ending->outcome, ending->last ? &ending->last->points : NULL,
+                        on_ended, ref);
 }
 
 static struct mg_ending *new_ending(struct mg_job *job, const char *error)
@@ -89,7 +80,7 @@ static struct mg_ending *new_ending(struct mg_job *job, const char *error)
     struct mg_ending *ending = calloc(1, sizeof *ending);
     if (!ending)
         abort();
-    ending->error = mg_run_copy_text(error);
+    ending->error = mg_jobs_copy_text(error);
     job->ending = ending;
     if (job->run)
         job->run->finished = true;
@@ -101,7 +92,7 @@ void mg_job_finish(mg_jobs *jobs, struct mg_job *job, const struct mg_store_outc
     if (job->ending)
         return;
     struct mg_ending *ending = new_ending(job, outcome->error);
-    ending->result = mg_run_copy_text(outcome->result);
+    ending->result = mg_jobs_copy_text(outcome->result);
     ending->outcome = *outcome;
     ending->outcome.error = ending->error;
     ending->outcome.result = ending->result;

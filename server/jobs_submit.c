@@ -267,7 +267,7 @@ static void on_accepted(void *ctx, const struct mg_store_result *result)
 {
     struct mg_pending *pending = ctx;
     mg_jobs *jobs = pending->jobs;
-    mg_run_saved(jobs, result);
+    mg_jobs_written(jobs, result);
     struct mg_job *job = mg_jobs_find(jobs, pending->id);
     if (result->code == MG_STORE_INVALID) {
         mg_reply_fail(&pending->answer, "internal", "", "%s", result->message);
@@ -277,7 +277,7 @@ static void on_accepted(void *ctx, const struct mg_store_result *result)
     if (job && result->code == MG_STORE_OK) {
         char *labels = json_dumps(json_object_get(pending->meta, "labels"), JSON_COMPACT);
         job->deadline_at = deadline_of(pending->meta, job->info.created_at);
-        mg_store_patch(jobs->config.store, pending->id, text_of(pending->meta, "name"), labels, mg_run_saved, jobs);
+        mg_store_patch(jobs->config.store, pending->id, text_of(pending->meta, "name"), labels, mg_jobs_written, jobs);
         free(labels);
     }
     end_pending(pending);

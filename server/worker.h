@@ -24,9 +24,9 @@ struct mg_worker_head {
  *   point also: series (a baseline's name) - figures of a baseline; without: a candidate of the front
  * baseline {name, points, reason}: all points of this series have been sent
  * front {ids, final}: the published front from now on; all its points have been sent
- * progress {evaluations, elapsed_s, fraction, accepted, rejected, latency_s, peak_bytes}
+ * progress {evaluations, elapsed_s, fraction, latency_s, peak_bytes}
  * alive: nothing else was said for a while
- * rejected {reason, message}: the checker refused a plan
+ * rejected {code, message}: the checker refused a plan
  * end {outcome, stopped_by, lower_bound_bytes, lower_bound_operator, evaluations, accepted, rejected,
  *   restored, elapsed_s, prices: [4], operators}
  * error {code, pointer, message}
@@ -63,9 +63,10 @@ struct mg_worker_event {
     size_t id_count;
     bool final; /* the search has ended */
     /* PROGRESS, END */
-    uint64_t evaluations, accepted, rejected;
-    double elapsed_s, fraction;
+    uint64_t evaluations;
+    double elapsed_s, fraction; /* END: no fraction */
     /* END */
+    uint64_t accepted, rejected;
     const char *outcome, *stopped_by, *lower_bound_operator;
     uint64_t lower_bound_bytes, restored; /* restored: plans of an earlier attempt that it went on from */
     double prices[4];

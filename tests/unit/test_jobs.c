@@ -648,7 +648,7 @@ Test(jobs, measured_prices_that_cannot_be_read)
 }
 
 struct heard {
-    char types[200];
+    char types[200], front[2000]; /* front: data of the newest event of this kind */
     unsigned last;
 };
 
@@ -657,12 +657,53 @@ static void on_event(void *context, const struct mg_event *event)
     struct heard *heard = context;
     snprintf(heard->types + strlen(heard->types), 20, "%s ", event->type);
     heard->last += event->last;
+    if (strcmp(event->type, "front") == 0)
+        snprintf(heard->front, sizeof heard->front, "%s", event->data);
+}
+
+static void say_baseline_point(struct bench *b, char name)
+{
+    say(b, (struct mg_worker_event){.kind = MG_WORKER_POINT,
+                                    .series = "dtr",
+                                    .point = point(name),
+                                    .blob = "blob",
+                                    .blob_size = 4,
+                                    .spooled = {0, 4, 0}});
+}
+
+Test(jobs, points_of_baselines_are_told_apart)
+{
+    struct bench b = {0};
+    struct heard heard = {{0}, {0}, 0};
+    set_up(&b);
+    submit(&b, "");
+    const char *id = b.id;
+    mg_jobs_listen(b.jobs, &id, 1, -1, on_event, &heard);
+    settle(&b);
+    fail_at("INTO points", MG_STORE_BUSY);
+    say_point(&b, 'O');
+    say_point(&b, 'A');
+    settle(&b);
+    fail_at(NULL, MG_STORE_OK);
+    say_front(&b, "A"); /* goes with the original */
+    settle(&b);
+    cr_expect(strstr(heard.front, "\"added\"") && !strstr(heard.front, "\"baseline\""), "%s", heard.front);
+    fail_at("INTO points", MG_STORE_BUSY);
+    say_baseline(&b); /* without points */
+    say_baseline_point(&b, 'C');
+    say_baseline_point(&b, 'D');
+    settle(&b);
+    fail_at(NULL, MG_STORE_OK);
+    say(&b, (struct mg_worker_event){.kind = MG_WORKER_BASELINE, .name = "dtr"});
+    settle(&b);
+    cr_expect_str_eq(heard.front, "{\"baseline\":true,\"points\":2}");
+    tear_down(&b);
 }
 
 Test(jobs, events_that_cannot_be_read)
 {
     struct bench b = {0};
-    struct heard heard = {{0}, 0};
+    struct heard heard = {{0}, {0}, 0};
     set_up(&b);
     submit(&b, "");
     const char *id = b.id;
