@@ -238,11 +238,11 @@ bool mg_jobs_store_problem(mg_jobs *jobs, const struct mg_store_result *result, 
 
 static void fail_overdue(mg_jobs *jobs, struct mg_job *job)
 {
-    char *error =
-        mg_problem_document("deadline",
-                            job->info.state == MG_JOB_WAITING ? "the deadline passed before every operator was measured"
-                                                              : "the deadline passed before a worker was free",
-                            "", NULL);
+    const char *detail = job->info.state == MG_JOB_WAITING ? "the deadline passed before every operator was measured"
+                         : job->put_off
+                             ? "the deadline passed before a worker could be started; the daemon's log says why"
+                             : "the deadline passed before a worker was free";
+    char *error = mg_problem_document("deadline", detail, "", NULL);
     const struct mg_store_outcome outcome = {.state = MG_JOB_FAILED,
                                              .stopped_by = MG_STOP_DEADLINE,
                                              .error = error ? error : "{}",

@@ -123,7 +123,8 @@ void mg_jobs_forget(mg_jobs *jobs, mg_ticket ticket);
 struct mg_event {
     const char *type; /* "snapshot", "state", "front", "progress", "end"; or, alone: "missing" (no such
                          job: 404), "nothing" (ended, and nothing after `since`: 204), "failed" (the store: 503);
-                         "failed" may also end what has begun: there is more, but it cannot be read */
+                         "failed" may also end what has begun, for all its jobs: there is more, but it cannot be
+                         read */
     const char *job;
     uint64_t sequence; /* the id; 0: not stored, has none */
     const char *data;  /* JSON on one line */
@@ -140,11 +141,12 @@ struct mg_jobs_stats {
     uint64_t validating, queued, running, cancelling;         /* now */
     uint64_t submitted, reused, succeeded, failed, cancelled; /* since the start */
     uint64_t evaluations, plans_accepted, plans_rejected;
-    uint64_t worker_starts, worker_deaths;
+    uint64_t worker_starts, worker_deaths, put_off;
     unsigned workers, workers_busy;
     size_t listeners;
     double search_seconds;
-    bool claiming; /* false after five worker deaths in a minute, until one has done its job: /readyz says 503 */
+    bool claiming; /* false after five workers that died or could not start in a minute, until one has done its job:
+                      /readyz says 503 */
     bool draining;
     bool store_ok, store_lost;
 };

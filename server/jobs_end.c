@@ -4,7 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/clock.h"
 #include "server/jobs_priv.h"
+
+static const uint64_t first_pause_ms = 10000, longest_pause_ms = 60000;
 
 static void count_end(mg_jobs *jobs, const struct mg_worker_event *event)
 {
@@ -42,9 +45,41 @@ static char *result_json(const struct mg_worker_event *event)
     return text;
 }
 
-void mg_run_give_back(mg_jobs *jobs, struct mg_job *job)
+/* What the search found, for the attempt that goes on from it. */
+static void keep_found(mg_jobs *jobs, struct mg_job *job)
 {
-    mg_job_requeue(jobs, job, MG_REQUEUE_DRAIN, NULL);
+    job->run->saved_at = 0;
+    mg_run_save_progress(jobs, job);
+    mg_run_save_now(jobs, job);
+}
+
+void mg_run_fail(mg_jobs *jobs, struct mg_job *job, char *error)
+{
+    const struct mg_run *run = job->run;
+    const struct mg_store_outcome outcome = {.state = MG_JOB_FAILED,
+                                             .stopped_by = run->deadline ? MG_STOP_DEADLINE : MG_STOP_NONE,
+                                             .error = error ? error : "{}",
+                                             .evaluations = (int64_t)run->evaluations,
+                                             .lower_bound = -1,
+                                             .smallest_found = -1,
+                                             .elapsed_s = run->base_elapsed + run->elapsed_s};
+    mg_job_finish(jobs, job, &outcome);
+    free(error);
+}
+
+void mg_run_put_off(mg_jobs *jobs, struct mg_job *job, enum mg_requeue_cause cause, const char *problem,
+                    const char *detail)
+{
+    uint64_t pause = ++job->put_off < 4 ? first_pause_ms << (job->put_off - 1) : longest_pause_ms;
+    bool overdue = job->deadline_at > 0 && mg_clock_wall_ms() >= job->deadline_at;
+    job->not_before = uv_now(jobs->config.loop) + pause;
+    jobs->stats.put_off++;
+    if (job->info.state == MG_JOB_RUNNING && (overdue || job->put_off >= MG_PUT_OFF_MAX)) {
+        job->run->deadline |= overdue;
+        mg_run_fail(jobs, job, mg_problem_document(problem, detail, "", NULL));
+    } else if (job->info.state == MG_JOB_RUNNING || job->info.state == MG_JOB_CANCELLING) {
+        mg_job_requeue(jobs, job, cause, NULL);
+    }
 }
 
 static void finish(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_event *event)
@@ -89,41 +124,30 @@ void mg_run_end(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_event 
                     (unsigned long long)event->restored, run->fetched);
     bool told = strcmp(event->stopped_by, "cancelled") == 0;
     if (told && jobs->draining && !run->deadline && job->info.state == MG_JOB_RUNNING) {
-        run->saved_at = 0;
-        mg_run_save_progress(jobs, job);
-        mg_run_save_now(jobs, job);
-        mg_run_give_back(jobs, job);
+        keep_found(jobs, job);
+        mg_job_requeue(jobs, job, MG_REQUEUE_DRAIN, NULL);
     } else {
         finish(jobs, job, event);
     }
 }
 
-/* Takes `error` over. */
-static void fail(mg_jobs *jobs, struct mg_job *job, char *error)
-{
-    const struct mg_run *run = job->run;
-    const struct mg_store_outcome outcome = {.state = MG_JOB_FAILED,
-                                             .stopped_by = run->deadline ? MG_STOP_DEADLINE : MG_STOP_NONE,
-                                             .error = error ? error : "{}",
-                                             .evaluations = (int64_t)run->evaluations,
-                                             .lower_bound = -1,
-                                             .smallest_found = -1,
-                                             .elapsed_s = run->base_elapsed + run->elapsed_s};
-    mg_job_finish(jobs, job, &outcome);
-    free(error);
-}
-
 void mg_run_error(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_event *event)
 {
-    bool spool = strcmp(event->code, MG_WORKER_NO_SPOOL) == 0;
+    bool full = strcmp(event->code, MG_WORKER_SPOOL_FULL) == 0;
     bool input = strcmp(event->code, "invalid") == 0 || strcmp(event->code, "limit") == 0;
     const char *name = strcmp(event->code, "unsupported") == 0 ? "unsupported"
                        : input                                 ? "invalid-graph"
-                       : spool                                 ? "no-space"
+                       : full                                  ? "no-space"
                        : strcmp(event->code, "nomem") == 0     ? "worker-memory"
                                                                : "internal";
     mg_jobs_say(jobs, "error", "worker-error", "job %s: %s: %s", job->info.id, event->code, event->message);
-    fail(jobs, job, mg_problem_document(name, event->message, event->pointer, NULL));
+    if (strcmp(event->code, MG_WORKER_NO_SPOOL) == 0) {
+        mg_jobs_note_death(jobs);
+        keep_found(jobs, job);
+        mg_run_put_off(jobs, job, MG_REQUEUE_DRAIN, "no-space", event->message);
+        return;
+    }
+    mg_run_fail(jobs, job, mg_problem_document(name, event->message, event->pointer, NULL));
 }
 
 #define SECOND "; it was the second worker of this job to be lost"
@@ -170,8 +194,9 @@ static void end_late(mg_jobs *jobs, struct mg_job *job)
     if (run->published_count)
         finish(jobs, job, &end);
     else
-        fail(jobs, job,
-             mg_problem_document("deadline", "the deadline passed before the search had found a plan", "", NULL));
+        mg_run_fail(
+            jobs, job,
+            mg_problem_document("deadline", "the deadline passed before the search had found a plan", "", NULL));
 }
 
 void mg_run_death(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_event *event)
@@ -184,17 +209,19 @@ void mg_run_death(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_even
                     "job %s: status %d, signal %d: %s", job->info.id, event->exit_status, event->signal, event->errors);
     if (ours && job->info.state == MG_JOB_RUNNING && jobs->draining) {
         mg_run_save_now(jobs, job);
-        mg_run_give_back(jobs, job);
+        mg_job_requeue(jobs, job, MG_REQUEUE_DRAIN, NULL);
         return;
     }
     if (ours && run->deadline && job->info.state == MG_JOB_RUNNING) {
         end_late(jobs, job);
         return;
     }
-    if (!run->stopping)
+    if (!run->stopping) {
+        jobs->stats.worker_deaths++;
         mg_jobs_note_death(jobs);
+    }
     if (event->protocol_error) {
-        fail(jobs, job, mg_problem_document("internal", "the search worker wrote what it must not", "", NULL));
+        mg_run_fail(jobs, job, mg_problem_document("internal", "the search worker wrote what it must not", "", NULL));
         return;
     }
     char *error = death_document(event, run->hung);

@@ -39,7 +39,7 @@ static void deliver(struct mg_listener *listener, const char *type, int64_t sequ
         listener->event(listener->context, &event);
 }
 
-/* Answers with a lone word and ends the listener. */
+/* Ends the listener with a word, where nobody else of its group is left to speak. */
 static void deliver_lone(struct mg_listener *listener, const char *type)
 {
     if (listener->group->left == 1)
@@ -47,13 +47,20 @@ static void deliver_lone(struct mg_listener *listener, const char *type)
     free_listener(listener);
 }
 
-/* Ends the listener, and is noticed also where it has had events: whoever asks again goes on from the last one. */
+/* Ends the whole group, also where it has had events, so that it is noticed: whoever asks again goes on from the last
+ * one. */
 static void deliver_failure(struct mg_listener *listener, const struct mg_store_result *result)
 {
-    bool gone = result->code == MG_STORE_NOT_FOUND;
-    if (!gone)
-        mg_jobs_say(listener->jobs, "error", "store", "%s: %s", mg_store_code_name(result->code), result->message);
-    deliver_lone(listener, gone ? "missing" : "failed");
+    mg_jobs *jobs = listener->jobs;
+    const struct mg_event failed = {.type = "failed", .job = listener->id, .data = "{}", .size = 2, .last = true};
+    if (result->code == MG_STORE_NOT_FOUND) {
+        deliver_lone(listener, "missing");
+        return;
+    }
+    mg_jobs_say(jobs, "error", "store", "%s: %s", mg_store_code_name(result->code), result->message);
+    listener->event(listener->context, &failed);
+    mg_listeners_forget(jobs, listener->ticket);
+    free_listener(listener);
 }
 
 /* True if that was the end, and the listener is gone. */

@@ -70,6 +70,8 @@ struct mg_job {
     uint64_t look_at; /* loop time of the next look at them */
     int64_t deadline_at;
     bool held;                /* queued, but another job's result is being copied to it */
+    unsigned put_off;         /* how often it went back to the queue by the fault of what is around it */
+    uint64_t not_before;      /* loop time from which it may start again */
     struct mg_ending *ending; /* its end, while the store has not taken it (jobs_settle.c) */
 };
 
@@ -218,6 +220,7 @@ unsigned mg_jobs_position(mg_jobs *jobs, const struct mg_job *job);
 /* How many jobs no worker has been given yet: they are read, wait for timings, or are queued. owner NULL: all. */
 size_t mg_jobs_not_started(const mg_jobs *jobs, const char *owner);
 void mg_jobs_note_time(mg_jobs *jobs, const struct mg_job *job);
+/* A worker died or could not start: five within a minute stop claiming. */
 void mg_jobs_note_death(mg_jobs *jobs);
 /* A worker ended as it should: claiming goes on if it had stopped. */
 void mg_jobs_note_success(mg_jobs *jobs);
@@ -277,8 +280,14 @@ void mg_run_end(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_event 
 void mg_run_error(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_event *event);
 /* The worker is gone without a result. */
 void mg_run_death(mg_jobs *jobs, struct mg_job *job, const struct mg_worker_event *event);
-/* The job goes back to its place in the queue. */
-void mg_run_give_back(mg_jobs *jobs, struct mg_job *job);
+/* Ends a job that has a run; takes `error` over. */
+void mg_run_fail(mg_jobs *jobs, struct mg_job *job, char *error);
+/* Not the job's fault, but that of what is around it: no place, no process, a store that does not answer. Back to its
+ * place in the queue, where others go first, and after a pause it is tried again; past its deadline, or when it was put
+ * off MG_PUT_OFF_MAX times (about an hour), it fails with this problem. */
+enum { MG_PUT_OFF_MAX = 60 };
+void mg_run_put_off(mg_jobs *jobs, struct mg_job *job, enum mg_requeue_cause cause, const char *problem,
+                    const char *detail);
 
 /* ---- jobs_timing.c ---- */
 void mg_timings_drop_all(mg_jobs *jobs);

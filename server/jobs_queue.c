@@ -1,5 +1,6 @@
 /* Who is next: the highest priority, raised by one class for every ten minutes of waiting; within a
- * class the owner whose workers ran least in the last hour; within an owner the queue's order. */
+ * class whoever was put off least, then the owner whose workers ran least in the last hour; within an owner the queue's
+ * order. */
 #include <stdio.h>
 #include <string.h>
 
@@ -36,7 +37,6 @@ static double time_of_owner(const mg_jobs *jobs, const char *owner)
 void mg_jobs_note_death(mg_jobs *jobs)
 {
     uint64_t now = uv_now(jobs->config.loop);
-    jobs->stats.worker_deaths++;
     jobs->last_death = now;
     jobs->deaths[jobs->death_at++ % MG_DEATHS] = now;
     if (jobs->death_at < MG_DEATHS)
@@ -46,8 +46,8 @@ void mg_jobs_note_death(mg_jobs *jobs)
         return;
     jobs->stats.claiming = false;
     mg_jobs_say(jobs, "error", "claiming-stopped",
-                "%d workers died within a minute; one job is tried %g s after the last of them", MG_DEATHS,
-                jobs->config.pause_seconds);
+                "%d workers died, or could not start, within a minute; one job is tried %g s after the last of them",
+                MG_DEATHS, jobs->config.pause_seconds);
 }
 
 void mg_jobs_note_success(mg_jobs *jobs)
@@ -76,9 +76,10 @@ static int64_t class_of(const struct mg_job *job, int64_t now)
     return (int64_t)job->info.priority - (waited > 0 ? waited / rise_ms : 0);
 }
 
-static bool waits(const struct mg_job *job)
+static bool waits(const mg_jobs *jobs, const struct mg_job *job)
 {
-    return job->info.state == MG_JOB_QUEUED && !job->run && !job->held && !job->ending && mg_timings_ready(job);
+    return job->info.state == MG_JOB_QUEUED && !job->run && !job->held && !job->ending && mg_timings_ready(job) &&
+           uv_now(jobs->config.loop) >= job->not_before;
 }
 
 /* Is a before b? Times are asked for only where they decide. */
@@ -87,6 +88,8 @@ static bool before(const mg_jobs *jobs, const struct mg_job *a, const struct mg_
     int64_t class_a = class_of(a, now), class_b = class_of(b, now);
     if (class_a != class_b)
         return class_a < class_b;
+    if (a->put_off != b->put_off)
+        return a->put_off < b->put_off;
     if (strcmp(a->info.owner, b->info.owner) != 0) {
         double time_a = time_of_owner(jobs, a->info.owner), time_b = time_of_owner(jobs, b->info.owner);
         if (time_a != time_b)
@@ -102,7 +105,7 @@ static struct mg_job *next_job(const mg_jobs *jobs)
     struct mg_job *best = NULL;
     int64_t now = mg_clock_wall_ms();
     for (struct mg_job *job = jobs->first; job; job = job->next)
-        if (waits(job) && (!best || before(jobs, job, best, now)))
+        if (waits(jobs, job) && (!best || before(jobs, job, best, now)))
             best = job;
     return best;
 }
@@ -123,8 +126,8 @@ unsigned mg_jobs_position(mg_jobs *jobs, const struct mg_job *job)
     unsigned ahead = 0;
     int64_t now = mg_clock_wall_ms();
     for (const struct mg_job *other = jobs->first; other; other = other->next)
-        ahead +=
-            other != job && waits(other) && class_of(other, now) <= class_of(job, now) && before(jobs, other, job, now);
+        ahead += other != job && waits(jobs, other) && class_of(other, now) <= class_of(job, now) &&
+                 before(jobs, other, job, now);
     return ahead + 1;
 }
 

@@ -101,19 +101,34 @@ void mg_run_free(mg_jobs *jobs, struct mg_job *job)
     jobs->running--;
 }
 
-/* Nothing was started. Counts as a death, so that a cause that stays is not met again and again without a pause. */
-static void abandon(mg_jobs *jobs, struct mg_job *job, const char *problem, const char *what, const char *why)
+/* Nothing was started. Counts against claiming as a death does, so that a cause that stays is not met again and again
+ * without a pause. What is the job's own fault ends it. */
+static void abandon(mg_jobs *jobs, struct mg_job *job, bool own_fault, const char *problem, const char *what,
+                    const char *why)
 {
     char detail[MG_WORKER_WHY + 200];
     snprintf(detail, sizeof detail, "%s: %s", what, why);
     mg_jobs_say(jobs, "error", "worker-start", "job %s: %s", job->info.id, detail);
     mg_jobs_note_death(jobs);
-    if (job->info.state == MG_JOB_RUNNING || job->info.state == MG_JOB_CANCELLING) {
-        char *error = mg_problem_document(problem, detail, "", NULL);
-        mg_job_requeue(jobs, job, MG_REQUEUE_CRASH, error ? error : "{}");
-        free(error);
-    }
+    if (own_fault && job->info.state == MG_JOB_RUNNING)
+        mg_run_fail(jobs, job, mg_problem_document(problem, detail, "", NULL));
+    else
+        mg_run_put_off(jobs, job, MG_REQUEUE_UNSTARTED, problem, detail);
     mg_run_free(jobs, job);
+}
+
+static bool is_gone(enum mg_store_code code)
+{
+    return code == MG_STORE_NOT_FOUND || code == MG_STORE_GONE;
+}
+
+/* What the store has of the job cannot be read: it is damaged, or the store fails for now. */
+static void abandon_unread(mg_jobs *jobs, struct mg_job *job, const char *what, const struct mg_store_result *result)
+{
+    bool damaged = result->code == MG_STORE_OK || result->code == MG_STORE_INVALID ||
+                   result->code == MG_STORE_CORRUPT || is_gone(result->code);
+    abandon(jobs, job, damaged, "store-failed", what,
+            *result->message ? result->message : mg_store_code_name(result->code));
 }
 
 static void read_limits(struct mg_job *job, const json_t *request)
@@ -182,7 +197,7 @@ static void launch(mg_jobs *jobs, struct mg_job *job, const struct mg_store_resu
     free_starts(job->run);
     if (!job->run->worker) {
         free(ref);
-        abandon(jobs, job, "worker-start", "the search worker could not be started", why);
+        abandon(jobs, job, false, "worker-start", "the search worker could not be started", why);
         return;
     }
     jobs->stats.worker_starts++;
@@ -202,7 +217,7 @@ static void on_work(void *ctx, const struct mg_store_result *result)
     if (!job || !job->run)
         return;
     if (result->code != MG_STORE_OK || !result->text)
-        abandon(jobs, job, "store-failed", "the job's graph could not be read", result->message);
+        abandon_unread(jobs, job, "the job's graph could not be read", result);
     else
         launch(jobs, job, result);
 }
@@ -226,6 +241,11 @@ static void on_start(void *ctx, const struct mg_store_result *result)
         return;
     }
     struct mg_run *run = job->run;
+    if (result->code != MG_STORE_OK && !is_gone(result->code)) {
+        abandon_unread(ref->jobs, job, "a plan of an earlier attempt could not be read", result);
+        free(ref);
+        return;
+    }
     if (result->code == MG_STORE_OK && result->blob.size)
         run->starts[run->start_count++] =
             (struct mg_worker_start){mg_jobs_copy(result->blob.data, result->blob.size), result->blob.size};
@@ -239,6 +259,11 @@ static void on_earlier(void *ctx, const struct mg_store_result *result)
     mg_jobs *jobs = ref->jobs;
     struct mg_job *job = mg_jobs_find(jobs, ref->id);
     if (!job || !job->run) {
+        free(ref);
+        return;
+    }
+    if (result->code != MG_STORE_OK && !is_gone(result->code)) {
+        abandon_unread(jobs, job, "the front of an earlier attempt could not be read", result);
         free(ref);
         return;
     }

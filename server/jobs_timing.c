@@ -11,7 +11,7 @@
 #include "server/timing_pack.h"
 #include "store/timings.h"
 
-enum { LOOK_AGAIN_MS = 1500, PAUSE_MS = 10000 };
+enum { LOOK_AGAIN_MS = 1500 };
 
 struct mg_timing_question {
     struct mg_timing_question *next; /* while intake has it */
@@ -183,9 +183,10 @@ void mg_timings_look(mg_jobs *jobs)
 static void give_back(mg_jobs *jobs, struct mg_job *job)
 {
     mg_jobs_say(jobs, "error", "timings", "job %s waits: its measured prices cannot be read", job->info.id);
+    mg_run_put_off(jobs, job, MG_REQUEUE_UNSTARTED, "store-failed",
+                   "the measured prices that the job demands could not be read; the daemon's log says why");
     job->measured = MG_TIMINGS_MISSING;
-    job->look_at = uv_now(jobs->config.loop) + PAUSE_MS;
-    mg_run_give_back(jobs, job);
+    job->look_at = job->not_before;
     mg_run_free(jobs, job);
 }
 

@@ -65,7 +65,7 @@ static const char *why_not_ready(const struct mg_request *req)
     if (stats.store_lost)
         return store_lost;
     if (!stats.claiming)
-        return "too many workers died in the last minute: no job is started";
+        return "too many workers died, or could not start: one job at a time is tried, after a pause";
     if (!stats.store_ok)
         return "the store does not take writes";
     return NULL;
@@ -105,6 +105,7 @@ static void read_jobs(struct mg_metrics *m, const struct mg_jobs_stats *s)
     mg_metric_set(m, MG_METRIC_WORKERS_BUSY, s->workers_busy);
     mg_metric_set(m, MG_METRIC_WORKER_STARTS, (double)s->worker_starts);
     mg_metric_set(m, MG_METRIC_WORKER_DEATHS, (double)s->worker_deaths);
+    mg_metric_set(m, MG_METRIC_JOBS_PUT_OFF, (double)s->put_off);
     mg_metric_set(m, MG_METRIC_LISTENERS, (double)s->listeners);
 }
 

@@ -31,7 +31,8 @@ struct mg_worker_head {
  *   restored, elapsed_s, prices: [4], operators}
  * error {code, pointer, message}
  *   the code is one of mg_code_name, or: */
-#define MG_WORKER_NO_SPOOL "spool" /* what was found could not be written */
+#define MG_WORKER_NO_SPOOL "spool"        /* the disk does not take what was found */
+#define MG_WORKER_SPOOL_FULL "spool-full" /* it found more than the spool may hold */
 
 enum mg_worker_event_kind {
     MG_WORKER_POINT,

@@ -67,17 +67,42 @@ static struct mg_worker_spooled *new_spooled(struct mg_worker_run *run)
     return &run->spooled[run->spooled_count++];
 }
 
+/* ---- what breaks it ---- */
+
+static void break_off(struct mg_worker_run *run, const char *code)
+{
+    run->broken = true;
+    run->why_code = code;
+}
+
+static void break_of_memory(struct mg_worker_run *run)
+{
+    break_off(run, mg_code_name(mg_fail(&run->why, MG_ERR_NOMEM, "", "out of memory for what the search found")));
+}
+
+/* Plans that cannot be written to the spool are lost. */
+static void break_of_spool(struct mg_worker_run *run, int error)
+{
+    bool full = error == EFBIG;
+    (void)mg_fail(&run->why, MG_ERR_INTERNAL, "",
+                  "the plans that the search found could not be written to the data directory's spool: %s; %s; the "
+                  "plans shown so far are kept",
+                  strerror(error), full ? "one job's plans take more than it may hold" : "free space on its disk");
+    break_off(run, full ? MG_WORKER_SPOOL_FULL : MG_WORKER_NO_SPOOL);
+}
+
+/* ---- the spool ---- */
+
 /* Appends the point's plan to the spool unless it is there. */
 const struct mg_worker_spooled *mg_worker_spool(struct mg_worker_run *run, const struct mg_point *point)
 {
     unsigned char *blob;
     size_t size;
-    struct mg_error err;
     struct mg_worker_spooled *entry = find_spooled(run, point->id);
     if (entry || run->broken)
         return entry;
-    if (mg_plan_pack(point->plan, &blob, &size, &err) != MG_OK) {
-        run->broken = true;
+    if (mg_plan_pack(point->plan, &blob, &size, &run->why) != MG_OK) {
+        break_off(run, mg_code_name(run->why.code));
         return NULL;
     }
     entry = new_spooled(run);
@@ -89,10 +114,11 @@ const struct mg_worker_spooled *mg_worker_spool(struct mg_worker_run *run, const
                                             .measured = is_measured(point->plan)};
         memcpy(entry->id, point->id, sizeof entry->id);
         run->spool_at += size;
+    } else if (entry) {
+        break_of_spool(run, errno);
+        run->spooled_count--;
     } else {
-        run->spool_error = entry ? errno : 0;
-        run->spooled_count -= entry != NULL;
-        run->broken = true;
+        break_of_memory(run);
     }
     free(blob);
     return run->broken ? NULL : entry;
@@ -134,7 +160,7 @@ void mg_worker_publish(struct mg_worker_run *run, bool final)
     struct mg_front_point *points = malloc((run->count + 1) * sizeof *points);
     struct mg_writer w;
     if (!points) {
-        run->broken = true;
+        break_of_memory(run);
         return;
     }
     if (run->count)
@@ -171,7 +197,7 @@ void mg_worker_add_to_front(struct mg_worker_run *run, const struct mg_point *po
         size_t capacity = run->capacity * 2 + 64;
         struct mg_front_point *larger = realloc(run->front, capacity * sizeof *larger);
         if (!larger) {
-            run->broken = true;
+            break_of_memory(run);
             return;
         }
         run->front = larger;

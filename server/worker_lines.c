@@ -93,3 +93,10 @@ void mg_worker_send_error(struct mg_worker_run *run, const char *code, const str
     mg_worker_end_line(run, &w);
     mg_worker_flush(run);
 }
+
+void mg_worker_send_why(struct mg_worker_run *run)
+{
+    run->broken = false; /* the pipe is not */
+    mg_worker_send_error(run, run->why_code, &run->why);
+    run->broken = true;
+}

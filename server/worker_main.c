@@ -147,29 +147,16 @@ static void send_end(struct mg_worker_run *run, const struct mg_search_result *r
     mg_worker_end_line(run, &w);
 }
 
-/* Plans that cannot be written to the spool are lost: the job fails, and says of what. */
-static void send_spool_error(struct mg_worker_run *run)
-{
-    struct mg_error err;
-    (void)mg_fail(
-        &err, MG_ERR_INTERNAL, "",
-        "the plans that the search found could not be written to the data directory's spool: %s; free space on "
-        "its disk, then retry the job; the plans shown so far are kept",
-        strerror(run->spool_error));
-    run->broken = false; /* the pipe is not */
-    mg_worker_send_error(run, MG_WORKER_NO_SPOOL, &err);
-    run->broken = true;
-}
-
 /* The result is the authority on the front: the points reported on the way only led to it. */
 static void finish(struct mg_worker_run *run, const struct mg_search_result *result)
 {
     run->count = 0;
     for (uint32_t i = 0; i < result->front_count; i++)
         mg_worker_add_to_front(run, &result->front[i]);
+    if (!run->broken)
+        mg_worker_publish(run, true);
     if (run->broken)
         return;
-    mg_worker_publish(run, true);
     send_end(run, result);
     mg_worker_flush(run);
 }
@@ -192,8 +179,8 @@ static void work(struct mg_worker_run *run)
         code = mg_search(run->graph, &run->options, &observer, &run->arena, &result, &err);
     if (code == MG_OK && !run->broken)
         finish(run, &result);
-    if (run->spool_error)
-        send_spool_error(run);
+    if (run->why_code)
+        mg_worker_send_why(run);
     else if (code != MG_OK)
         mg_worker_send_error(run, mg_code_name(err.code), &err);
 }

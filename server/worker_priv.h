@@ -32,8 +32,9 @@ struct mg_worker_run {
     /* control lines that the pipe did not take yet */
     char *out;
     size_t out_size, out_capacity;
-    bool broken;     /* pipe or spool failed: stop */
-    int spool_error; /* errno of a failed write to the spool */
+    bool broken;          /* pipe, spool or memory failed: stop */
+    const char *why_code; /* what it broke of, as the error line says it; NULL: the pipe, which takes no line */
+    struct mg_error why;
     uint64_t evaluations, rejected;
 };
 
@@ -49,6 +50,8 @@ void mg_worker_end_line(struct mg_worker_run *run, struct mg_writer *w);
 /* At most `most` bytes of a text, cut at a character. */
 void mg_worker_write_cut(struct mg_writer *w, const char *key, const char *text, size_t most);
 void mg_worker_send_error(struct mg_worker_run *run, const char *code, const struct mg_error *err);
+/* Says what the run broke of. */
+void mg_worker_send_why(struct mg_worker_run *run);
 /* What the pipe takes at once; and all of it, however long that takes. */
 void mg_worker_flush_some(struct mg_worker_run *run);
 void mg_worker_flush(struct mg_worker_run *run);

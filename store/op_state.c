@@ -1,8 +1,8 @@
 /* The states of a job: claim, wait, requeue, cancel, finish, recover. Each change is one transaction with its events.
  *
  * validating -> queued -> (waiting) -> running -> succeeded | failed | cancelled; running -> cancelling -> cancelled;
- * running -> queued after a crash or a drain. A worker may die under a job once; the second death ends it. A job that
- * was running at three unclean starts of the daemon fails: it may be what kills it. */
+ * running -> queued after a crash, a drain, or where no worker could be started. A worker may die under a job once; the
+ * second death ends it. A job that was running at three unclean starts of the daemon fails: it may be what kills it. */
 #include "store/store_priv.h"
 
 enum { CRASHES_MAX = 2, UNCLEAN_STARTS_MAX = 3 };
@@ -72,32 +72,33 @@ static void end_cancelled(struct mg_op *op, struct mg_db *db, struct mg_store_jo
 }
 
 /* A worker or the daemon died under a running job. */
-static void back_to_queue(struct mg_op *op, struct mg_db *db, struct mg_store_job *job, bool crash, bool unclean,
-                          const char *error)
+static void back_to_queue(struct mg_op *op, struct mg_db *db, struct mg_store_job *job, enum mg_requeue_cause cause,
+                          bool unclean, const char *error)
 {
+    bool crash = cause == MG_REQUEUE_CRASH;
     if (job->crashes + crash >= CRASHES_MAX || job->unclean_starts + unclean >= UNCLEAN_STARTS_MAX) {
         MG_RUN(db, END_CRASHED, mg_int(job->number), mg_int(crash), mg_int(unclean));
         job->state = MG_JOB_FAILED;
         end_job(op, db, job, error);
         return;
     }
-    MG_RUN(db, REQUEUE, mg_int(job->number), mg_int(mg_store_now(op->store)), mg_int(crash), mg_int(unclean));
+    MG_RUN(db, REQUEUE, mg_int(job->number), mg_int(mg_store_now(op->store)), mg_int(crash), mg_int(unclean),
+           mg_int(cause == MG_REQUEUE_UNSTARTED));
     announce(op, db, job, MG_JOB_QUEUED);
 }
 
 void mg_op_run_requeue(struct mg_op *op, struct mg_db *db)
 {
-    bool crash = op->args.cause == MG_REQUEUE_CRASH;
     struct mg_store_job *job = find_in(op, db, IN(MG_JOB_RUNNING) | IN(MG_JOB_CANCELLING));
     if (!job) {
         return;
     }
     if (job->state == MG_JOB_CANCELLING) {
         end_cancelled(op, db, job);
-    } else if (crash && !op->args.text) {
+    } else if (op->args.cause == MG_REQUEUE_CRASH && !op->args.text) {
         mg_op_fail(op, MG_STORE_INVALID, "a crash comes with a problem document");
     } else {
-        back_to_queue(op, db, job, crash, false, op->args.text);
+        back_to_queue(op, db, job, op->args.cause, false, op->args.text);
     }
 }
 
@@ -175,7 +176,7 @@ void mg_op_run_recover(struct mg_op *op, struct mg_db *db)
         if (jobs[i].state == MG_JOB_CANCELLING) {
             end_cancelled(op, db, &jobs[i]);
         } else if (jobs[i].state == MG_JOB_RUNNING) {
-            back_to_queue(op, db, &jobs[i], false, op->store->unclean, UNCLEAN_ERROR);
+            back_to_queue(op, db, &jobs[i], MG_REQUEUE_DRAIN, op->store->unclean, UNCLEAN_ERROR);
         } else {
             continue;
         }

@@ -70,8 +70,10 @@ enum mg_job_stop {
 enum mg_point_kind { MG_POINT_ORIGINAL = 0, MG_POINT_FRONT, MG_POINT_BASELINE };
 enum mg_job_sort { MG_SORT_CREATED = 0, MG_SORT_PEAK, MG_SORT_SAVING, MG_SORT_DURATION };
 enum mg_requeue_cause {
-    MG_REQUEUE_DRAIN, /* the daemon stops: keeps its place in the queue, and what it has waited */
-    MG_REQUEUE_CRASH  /* the worker died: end of the queue; the second time the job fails */
+    MG_REQUEUE_DRAIN, /* the worker stopped by no fault of its own: keeps its place in the queue, and what it has waited
+                       */
+    MG_REQUEUE_UNSTARTED, /* no worker was started: the same, and the claim was no attempt */
+    MG_REQUEUE_CRASH      /* the worker died: end of the queue; the second time the job fails */
 };
 
 /* The names used in JSON ("not_met"); the _parse functions return -1 for an unknown name. */
@@ -307,7 +309,8 @@ void mg_store_accept(mg_store *store, const char *id, const struct mg_store_requ
 void mg_store_claim(mg_store *store, const char *id, int64_t lease_until, mg_store_cb *cb, void *ctx);
 /* queued -> waiting, and back. */
 void mg_store_set_waiting(mg_store *store, const char *id, bool waiting, mg_store_cb *cb, void *ctx);
-/* running -> queued; after a second CRASH -> failed with `error` (problem document; needed with CRASH).
+/* running -> queued (UNSTARTED: attempts - 1); after a second CRASH -> failed with `error` (problem document; needed
+ * with CRASH).
  * cancelling -> cancelled, whatever the cause. */
 void mg_store_requeue(mg_store *store, const char *id, enum mg_requeue_cause cause, const char *error, mg_store_cb *cb,
                       void *ctx);

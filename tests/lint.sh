@@ -80,7 +80,7 @@ exec_objects() {
 check_problems() {
     local name bad=0
     for name in $(sources 'server/*.c' | xargs perl -0ne \
-        'print "$1\n" while /\b(?:mg_reply_fail|mg_reply_problem|mg_call_fail|mg_problem_document|refuse|abandon)\(\s*[^"();]*"([a-z-]+)"/g' |
+        'print "$1\n" while /\b(?:mg_reply_fail|mg_reply_problem|mg_call_fail|mg_problem_document|refuse|abandon|mg_run_put_off)\(\s*[^"();]*"([a-z-]+)"/g' |
         sort -u); do
         grep -qF "PROBLEM(\"$name\"" server/errors.def || { echo "$name is not in server/errors.def"; bad=1; }
     done

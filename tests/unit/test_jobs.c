@@ -1,6 +1,7 @@
 /* The job manager with a real store whose statements fail where a test says so, and with a worker and an intake of the
  * test's own. The clock's ticks are called, not waited for. */
 #include <criterion/criterion.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,11 +22,13 @@ struct mg_worker {
 static struct {
     mg_worker worker; /* the one that runs */
     unsigned started;
+    size_t start_count; /* plans that the last one was handed */
     bool refused;
     mg_reply_cb answer;
     void *asker;
     unsigned asked;
     const char *fault; /* part of the statements that fail */
+    unsigned faults;   /* how many of them */
     enum mg_store_code code;
 } self;
 
@@ -33,6 +36,7 @@ mg_worker *mg_worker_start(const struct mg_worker_config *config, mg_worker_cb e
                            char why[static MG_WORKER_WHY])
 {
     self.started++;
+    self.start_count = config->start_count;
     if (self.refused) {
         snprintf(why, MG_WORKER_WHY, "%s/spool: not a directory", config->data_dir);
         return NULL;
@@ -98,13 +102,23 @@ static void notify(void *ctx)
 static enum mg_store_code fault(void *ctx, const char *what)
 {
     (void)ctx;
-    return self.fault && strstr(what, self.fault) ? self.code : MG_STORE_OK;
+    if (!self.fault || !strstr(what, self.fault) || !self.faults)
+        return MG_STORE_OK;
+    self.faults--;
+    return self.code;
 }
 
 static void fail_at(const char *what, enum mg_store_code code)
 {
     self.code = code;
+    self.faults = UINT_MAX;
     self.fault = what;
+}
+
+static void fail_once(const char *what, enum mg_store_code code)
+{
+    fail_at(what, code);
+    self.faults = 1;
 }
 
 /* Until the store has answered all, and nobody has a question that follows from an answer. */
@@ -537,18 +551,91 @@ Test(jobs, hurry_kills_workers_that_have_ended)
     tear_down(&b);
 }
 
+/* ---- what is around a job fails it ---- */
+
+/* Its pause is over. */
+static void try_again(struct bench *b)
+{
+    the_job(b)->not_before = 0;
+    b->jobs->last_death = 0;
+    tick(b, 1);
+}
+
 Test(jobs, a_worker_that_cannot_be_started)
 {
     struct bench b = {0};
+    struct mg_jobs_stats stats;
     set_up(&b);
     self.refused = true;
     submit(&b, "");
     tick(&b, 5);
     struct stored stored = look(&b);
-    cr_expect_eq(self.started, 2);
-    cr_expect_eq(stored.state, MG_JOB_FAILED);
-    cr_expect(strstr(stored.error, "/errors/worker-start") && strstr(stored.error, "/spool: not a directory"), "%s",
-              stored.error);
+    cr_expect_eq(self.started, 1, "not at once again");
+    cr_expect_eq(stored.state, MG_JOB_QUEUED);
+    cr_expect_eq(stored.attempts, 0);
+    for (unsigned i = 0; i < 9; i++)
+        try_again(&b);
+    cr_expect_eq(self.started, 10);
+    mg_jobs_stats(b.jobs, &stats);
+    cr_expect_eq(stats.put_off, 10);
+    cr_expect_eq(stats.worker_deaths, 0);
+    cr_expect_not(stats.claiming);
+    self.refused = false;
+    try_again(&b);
+    say_end(&b);
+    say_exit(&b, 0);
+    stored = look(&b);
+    cr_expect_eq(stored.state, MG_JOB_SUCCEEDED);
+    cr_expect_eq(stored.attempts, 1);
+    tear_down(&b);
+}
+
+Test(jobs, one_that_never_starts_ends)
+{
+    for (int with_deadline = 0; with_deadline < 2; with_deadline++) {
+        struct bench b = {0};
+        set_up(&b);
+        self.refused = true;
+        submit(&b, "");
+        if (with_deadline) {
+            the_job(&b)->deadline_at = 1;
+            tick(&b, 1);
+        } else {
+            for (unsigned i = 1; i < MG_PUT_OFF_MAX; i++) {
+                cr_assert_eq(the_job(&b)->info.state, MG_JOB_QUEUED);
+                try_again(&b);
+            }
+            cr_expect_eq(self.started, MG_PUT_OFF_MAX);
+        }
+        struct stored stored = look(&b);
+        cr_expect_eq(stored.state, MG_JOB_FAILED);
+        cr_expect_eq(stored.stopped_by, with_deadline ? MG_STOP_DEADLINE : MG_STOP_NONE);
+        cr_expect(strstr(stored.error, with_deadline ? "could be started" : "/spool: not a directory"), "%s",
+                  stored.error);
+        tear_down(&b);
+    }
+}
+
+/* One whose start fails does not stand in the way of others. */
+Test(jobs, others_go_first)
+{
+    struct bench b = {0};
+    char second[16];
+    set_up(&b);
+    self.refused = true;
+    submit(&b, "");
+    snprintf(second, sizeof second, "%s", b.id);
+    self.refused = false;
+    b.id[0] = '\0';
+    submit(&b, "");
+    cr_expect_eq(look(&b).state, MG_JOB_RUNNING);
+    say_end(&b);
+    say_exit(&b, 0);
+    snprintf(b.id, sizeof b.id, "%s", second);
+    tick(&b, 2);
+    cr_expect_eq(look(&b).state, MG_JOB_QUEUED, "its pause is not over");
+    try_again(&b);
+    cr_expect_eq(look(&b).state, MG_JOB_RUNNING);
     tear_down(&b);
 }
 
@@ -559,12 +646,88 @@ Test(jobs, work_that_cannot_be_read)
     fail_at("FROM graphs", MG_STORE_IO);
     submit(&b, "");
     tick(&b, 5);
+    for (unsigned i = 0; i < 3; i++)
+        try_again(&b);
+    cr_expect_eq(self.started, 0);
+    struct stored stored = look(&b);
+    cr_expect_eq(stored.state, MG_JOB_QUEUED);
+    cr_expect_eq(stored.attempts, 0);
+    fail_at(NULL, MG_STORE_OK);
+    try_again(&b);
+    cr_expect_eq(look(&b).state, MG_JOB_RUNNING);
+    tear_down(&b);
+}
+
+Test(jobs, work_that_is_damaged)
+{
+    struct bench b = {0};
+    set_up(&b);
+    fail_at("FROM graphs", MG_STORE_CORRUPT);
+    submit(&b, "");
     cr_expect_eq(self.started, 0);
     struct stored stored = look(&b);
     cr_expect_eq(stored.state, MG_JOB_FAILED);
-    cr_expect_eq(stored.attempts, 2);
     cr_expect(strstr(stored.error, "/errors/store-failed"), "%s", stored.error);
     tear_down(&b);
+}
+
+static void say_error(struct bench *b, const char *code)
+{
+    say(b, (struct mg_worker_event){.kind = MG_WORKER_ERROR, .code = code, .pointer = "", .message = "No space left"});
+}
+
+Test(jobs, no_place_for_what_is_found)
+{
+    struct bench b = {0};
+    set_up(&b);
+    submit(&b, "");
+    say_point(&b, 'A');
+    say_front(&b, "A");
+    say_error(&b, MG_WORKER_NO_SPOOL);
+    say_exit(&b, 0);
+    tick(&b, 3);
+    struct stored stored = look(&b);
+    cr_expect_eq(stored.state, MG_JOB_QUEUED);
+    cr_expect_str_eq(stored.front, "A");
+    cr_expect_eq(self.started, 1);
+    try_again(&b);
+    cr_assert_eq(self.started, 2);
+    say_error(&b, MG_WORKER_SPOOL_FULL);
+    say_exit(&b, 0);
+    stored = look(&b);
+    cr_expect_eq(stored.state, MG_JOB_FAILED, "where the job takes too much, that is its fault");
+    cr_expect_eq(stored.attempts, 2);
+    cr_expect(strstr(stored.error, "/errors/no-space"), "%s", stored.error);
+    tear_down(&b);
+}
+
+/* Its points and plans are not forgotten where they cannot be read for once. */
+Test(jobs, an_earlier_attempt_that_cannot_be_read)
+{
+    static const char *const reads[] = {"ORDER BY CASE p.kind", "SELECT data FROM plans"};
+    for (unsigned i = 0; i < 2; i++) {
+        struct bench b = {0};
+        set_up(&b);
+        submit(&b, "");
+        say(&b, (struct mg_worker_event){.kind = MG_WORKER_PROGRESS, .elapsed_s = 2});
+        say_point(&b, 'B');
+        say_front(&b, "B");
+        settle(&b);
+        fail_once(reads[i], MG_STORE_IO);
+        say_exit(&b, 9);
+        cr_assert_eq(self.started, 1, "it does not start without");
+        cr_expect_eq(self.faults, 0);
+        try_again(&b);
+        cr_assert_eq(self.started, 2);
+        cr_expect_eq(self.start_count, 1);
+        say_point(&b, 'A');
+        say_front(&b, "A");
+        settle(&b);
+        cr_expect_str_eq(look(&b).front, "AB");
+        cr_expect_eq(look(&b).attempts, 2);
+        say_exit(&b, 9);
+        tear_down(&b);
+    }
 }
 
 /* ---- coming in ---- */
@@ -642,8 +805,14 @@ Test(jobs, measured_prices_that_cannot_be_read)
     fail_at(NULL, MG_STORE_OK);
     cr_expect_eq(self.started, 0, "not by the model");
     struct stored stored = look(&b);
-    cr_expect_eq(stored.attempts, 1, "not at once either");
+    cr_expect_eq(stored.attempts, 0, "no worker: no attempt");
     cr_expect_eq(stored.state, MG_JOB_QUEUED);
+    cr_expect_eq(job->put_off, 1, "not at once either");
+    job->deadline_at = 1;
+    tick(&b, 1);
+    stored = look(&b);
+    cr_expect_eq(stored.state, MG_JOB_FAILED);
+    cr_expect_eq(stored.stopped_by, MG_STOP_DEADLINE);
     tear_down(&b);
 }
 
@@ -724,6 +893,33 @@ Test(jobs, events_that_cannot_be_read)
     mg_jobs_listen(b.jobs, &id, 1, 0, on_event, &heard);
     settle(&b);
     cr_expect_str_eq(heard.types, "missing ");
+    tear_down(&b);
+}
+
+/* Of several jobs: whoever follows them is not left with the others' events as if all were well. */
+Test(jobs, events_of_one_that_cannot_be_read)
+{
+    struct bench b = {0};
+    struct heard heard = {{0}, {0}, 0};
+    char first[16];
+    set_up(&b);
+    submit(&b, "");
+    snprintf(first, sizeof first, "%s", b.id);
+    b.id[0] = '\0';
+    submit(&b, ""); /* waits behind it */
+    const char *ids[] = {first, b.id};
+    struct mg_jobs_stats stats;
+    fail_once("FROM events", MG_STORE_IO);
+    mg_jobs_listen(b.jobs, ids, 2, -1, on_event, &heard);
+    settle(&b);
+    cr_expect(strstr(heard.types, " failed ") && !strstr(heard.types, "failed s"), "%s", heard.types);
+    cr_expect_eq(heard.last, 1);
+    mg_jobs_stats(b.jobs, &stats);
+    cr_expect_eq(stats.listeners, 0);
+    memset(&heard, 0, sizeof heard);
+    mg_jobs_listen(b.jobs, ids, 2, -1, on_event, &heard);
+    settle(&b);
+    cr_expect_str_eq(heard.types, "snapshot snapshot ", "%s", heard.types);
     tear_down(&b);
 }
 

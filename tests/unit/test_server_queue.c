@@ -112,6 +112,9 @@ Test(queue, fair_shares)
     cr_assert_eq(mg_jobs_position(q.jobs, greedy), 2);
     ran(&q, "modest", 200);
     cr_assert_eq(mg_jobs_position(q.jobs, greedy), 1);
+    greedy->put_off = 1;
+    cr_assert_eq(mg_jobs_position(q.jobs, greedy), 2, "one that could not start lets others go first");
+    greedy->put_off = 0;
     modest->info.priority = MG_PRIORITY_INTERACTIVE;
     cr_assert_eq(mg_jobs_position(q.jobs, modest), 1, "a priority goes before a share");
     close_queue(&q);
@@ -127,7 +130,6 @@ Test(queue, deaths_stop_claiming)
     cr_assert(q.jobs->stats.claiming);
     mg_jobs_note_death(q.jobs);
     cr_assert_not(q.jobs->stats.claiming);
-    cr_assert_eq(q.jobs->stats.worker_deaths, 5);
     close_queue(&q);
 }
 

@@ -209,6 +209,33 @@ Test(store, claim_raises_attempts)
     cr_assert(got->job.resumed);
 }
 
+Test(store, a_claim_without_a_worker_is_no_attempt)
+{
+    submit_any(&f, A);
+    submit_any(&f, B);
+    int64_t order = DO(&f, get_job, A)->job.queue_order;
+    DO(&f, claim, A, 99);
+    f.now += 10;
+    const struct got *got = DO(&f, requeue, A, MG_REQUEUE_UNSTARTED, NULL);
+    cr_assert_eq(got->code, MG_STORE_OK, "%s", got->message);
+    cr_assert_eq(got->job.state, MG_JOB_QUEUED);
+    cr_assert_eq(got->job.attempts, 0);
+    cr_assert_eq(got->job.crashes, 0);
+    cr_assert_eq(got->job.started_at, 0);
+    cr_assert_eq(got->job.queue_order, order);
+    got = DO(&f, claim, A, 0);
+    cr_assert_eq(got->job.attempts, 1);
+    cr_assert_eq(got->job.started_at, f.now);
+    cr_assert_not(got->job.resumed);
+    int64_t started = f.now;
+    DO(&f, requeue, A, MG_REQUEUE_DRAIN, NULL);
+    f.now += 10;
+    DO(&f, claim, A, 0);
+    got = DO(&f, requeue, A, MG_REQUEUE_UNSTARTED, NULL);
+    cr_assert_eq(got->job.attempts, 1);
+    cr_assert_eq(got->job.started_at, started);
+}
+
 Test(store, waiting_and_back)
 {
     submit_any(&f, A);
