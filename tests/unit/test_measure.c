@@ -169,6 +169,55 @@ Test(measure_cpu, cold_timings_have_operands_in_turn)
     cr_expect(timing.n == 70 && timing.min_s > 0);
 }
 
+static void draw(struct mg_op_desc op, const struct mg_shape *out, const struct mg_exec_origin *origin, const void *in,
+                 void *result)
+{
+    struct mg_prepared *prepared;
+    struct mg_error err;
+    op.out_shape = out;
+    cr_assert_eq(mg_engine_prepare(engine, &op, NULL, NULL, &prepared, &err), MG_OK, "%s", err.message);
+    cr_assert_eq(mg_prepared_run(prepared, &in, &result, origin, &err), MG_OK, "%s", err.message);
+    mg_prepared_free(prepared);
+}
+
+/* Row 2 of 3, columns 1 to 4 of 5: drawn alone as with the others. */
+static void expect_part(enum mg_op_type type, bool chooses)
+{
+    struct mg_shape whole = *SHAPE(3, 5), part = chooses ? *SHAPE(1, 5) : *SHAPE(1, 4), in[2] = {whole, part};
+    static const enum mg_dtype dtypes[] = {MG_DTYPE_F32};
+    static const struct mg_attr attrs[] = {REAL_OF(LOW, -3),  REAL_OF(HIGH, 4),       REAL_OF(MEAN, 1),
+                                           REAL_OF(SCALE, 2), INT_OF(SAMPLE_SIZE, 5), INT_OF(SEED, 6)};
+    struct mg_exec_origin origin = {.seed = 9, .op = 4, .whole = whole};
+    float operand[15], all[15], some[5];
+    struct mg_op_desc op = {.type = type, .out_count = 1};
+    op.attrs = attrs;
+    op.attr_count = 6;
+    op.out_dtype = op.in_dtype = dtypes;
+    op.in_count = type == MG_OP_BERNOULLI || chooses;
+    for (int i = 0; i < 15; i++)
+        operand[i] = 0.5f;
+    op.in_shape = in;
+    draw(op, &whole, &origin, operand, all);
+    origin.lo[0] = 2;
+    origin.lo[1] = chooses ? 0 : 1;
+    op.in_shape = in + 1;
+    draw(op, &part, &origin, operand, some);
+    bool differ = false;
+    for (int i = 0; i < part.dim[1]; i++) {
+        cr_expect_eq(some[i], all[10 + origin.lo[1] + i], "%s: %d", mg_op_type_name(type), i);
+        differ = differ || some[i] != all[i];
+    }
+    cr_expect(differ, "%s", mg_op_type_name(type));
+}
+
+Test(measure_cpu, random_numbers_are_the_same_in_parts)
+{
+    expect_part(MG_OP_RANDOM_UNIFORM, false);
+    expect_part(MG_OP_RANDOM_NORMAL, false);
+    expect_part(MG_OP_BERNOULLI, false);
+    expect_part(MG_OP_MULTINOMIAL, true);
+}
+
 /* Minus infinity is what a mask says; a row of nothing else has no softmax, and a processor no integer for that. */
 Test(measure_cpu, a_row_of_masked_elements_alone_is_no_number)
 {
