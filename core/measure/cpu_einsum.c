@@ -3,7 +3,9 @@
  * Of two operands every equation is a batch of matrix products: letters of both and the result count the batch, letters
  * of one operand and the result its rows or columns, letters that the result has not are summed. An operand that does
  * not lie in such an order (transposed or not) is copied into it first; where a summed letter is of one operand only,
- * the other is repeated. Other equations run in one loop over all letters. */
+ * the other is repeated. Of more operands, the first two are multiplied, then what they give and the third, and so on;
+ * a letter is summed as soon as nothing that follows has it. Of one operand, or with too many letters for a shape, one
+ * loop runs over all letters. */
 #include "graph/einsum.h"
 
 #include <math.h>
@@ -11,9 +13,11 @@
 
 #include "measure/cpu_priv.h"
 
+enum { STAGES = MG_EINSUM_OPERANDS - 1, TENSORS = MG_EINSUM_OPERANDS + 1 + STAGES };
 struct letters { /* of more than one element */
     uint32_t count, tensors;
-    int64_t size[MG_EINSUM_LETTERS], stride[MG_EINSUM_OPERANDS + 1][MG_EINSUM_LETTERS]; /* the result's last */
+    int64_t size[MG_EINSUM_LETTERS];
+    int64_t stride[TENSORS][MG_EINSUM_LETTERS]; /* operands, the result, what is between */
 };
 
 static void read_letters(const struct mg_prepared *p, struct letters *l)
@@ -96,14 +100,16 @@ static void swap_letters(struct letters *l, uint32_t a, uint32_t b)
     }
 }
 
-/* In descending order of their steps in the result, those that it has not before all others. */
+/* In descending order of their steps in the result; before all others those that it has not, by the first operand. */
 static void order_letters(struct letters *l)
 {
-    const int64_t *step = l->stride[l->tensors - 1];
+    const int64_t *step = l->stride[l->tensors - 1], *first = l->stride[0];
     for (uint32_t i = 1; i < l->count; i++)
         for (uint32_t j = i; j > 0; j--) {
-            bool later = step[j - 1] != 0 && (step[j] == 0 || step[j] > step[j - 1]);
-            if (later)
+            bool summed = step[j - 1] == 0 && step[j] == 0;
+            bool earlier =
+                summed ? first[j] > first[j - 1] : step[j - 1] != 0 && (step[j] == 0 || step[j] > step[j - 1]);
+            if (earlier)
                 swap_letters(l, j - 1, j);
         }
     if (l->count == 0) { /* of single elements */
@@ -123,17 +129,22 @@ struct factor { /* a tensor as [batch, one side, other side] */
     struct mg_shape shape;
     int64_t stride[MG_MAX_RANK]; /* where each of these letters is found */
 };
-struct products {
-    struct letters letters;
+struct product {
     struct factor a, b, c;
     struct onednn_op *dnn;
 };
+struct products {
+    struct letters letters;
+    uint32_t stages;
+    struct product stage[STAGES];
+    uint64_t between[STAGES]; /* what each stage but the last gives, in the scratch */
+};
 
-static enum role role_of(const struct letters *l, const struct factor *a, const struct factor *b, uint32_t letter)
+static enum role role_of(const struct letters *l, const struct product *s, uint32_t letter)
 {
-    bool in_a = l->stride[a->tensor][letter] != 0, in_b = l->stride[b->tensor][letter] != 0;
-    if (l->stride[l->tensors - 1][letter] == 0)
-        return SUMMED;
+    bool in_a = l->stride[s->a.tensor][letter] != 0, in_b = l->stride[s->b.tensor][letter] != 0;
+    if (l->stride[s->c.tensor][letter] == 0)
+        return in_a || in_b ? SUMMED : ROLES;
     return in_a && in_b ? BATCH : in_a ? ROWS : COLUMNS;
 }
 
@@ -185,58 +196,109 @@ static void copy(const struct factor *f, const void *outside, void *inside, bool
     mg_cpu_move(&f->shape, enter ? &own : &given, enter ? &given : &own);
 }
 
-static const float *entered(const struct cpu_call *call, const struct factor *f)
+static const float *entered(const struct cpu_call *call, const struct products *x, const struct factor *f)
 {
+    bool given = f->tensor < x->letters.tensors - 1;
+    const void *outside = given ? call->in[f->tensor] : call->scratch + x->between[f->tensor - x->letters.tensors];
     if (f->at == MG_NO_PACK)
-        return call->in[f->tensor];
-    copy(f, call->in[f->tensor], call->scratch + f->at, true);
+        return outside;
+    copy(f, outside, call->scratch + f->at, true);
     return (const float *)(const void *)(call->scratch + f->at);
 }
 
 static enum mg_code run_products(const struct cpu_call *call)
 {
     const struct products *x = ((const struct cpu_op *)call->p->detail)->data;
-    bool apart = x->c.at != MG_NO_PACK;
-    float *c = apart ? (float *)(void *)(call->scratch + x->c.at) : call->out[0];
-    enum mg_code code = mg_cpu_dense_product_run(x->dnn, call, entered(call, &x->a), entered(call, &x->b), c);
-    if (apart && code == MG_OK)
-        copy(&x->c, call->out[0], c, false);
+    enum mg_code code = MG_OK;
+    for (uint32_t i = 0; i < x->stages && code == MG_OK; i++) {
+        const struct product *s = &x->stage[i];
+        void *outside = i + 1 < x->stages ? (void *)(call->scratch + x->between[i]) : call->out[0];
+        void *c = s->c.at == MG_NO_PACK ? outside : (void *)(call->scratch + s->c.at);
+        code = mg_cpu_dense_product_run(s->dnn, call, entered(call, x, &s->a), entered(call, x, &s->b), c);
+        if (c != outside && code == MG_OK)
+            copy(&s->c, outside, c, false);
+    }
     return code;
 }
 
-/* The result's side that comes first is that of the first operand, if it lies in either order. */
+/* What stage i gives has the letters of its factors that the result or an operand to come has, in the order of a
+ * product of matrices. */
+static bool lay_between(struct mg_prepared *p, struct products *x, uint32_t i)
+{
+    struct letters *l = &x->letters;
+    struct product *s = &x->stage[i];
+    enum role roles[MG_EINSUM_LETTERS];
+    int64_t dense[MG_MAX_RANK], *stride = l->stride[s->c.tensor];
+    for (uint32_t letter = 0; letter < l->count; letter++)
+        for (uint32_t later = i + 2; later < l->tensors; later++)
+            if (l->stride[later][letter] != 0)
+                stride[letter] = l->stride[s->a.tensor][letter] != 0 || l->stride[s->b.tensor][letter] != 0;
+    for (uint32_t letter = 0; letter < l->count; letter++)
+        roles[letter] = role_of(l, s, letter);
+    if (!lay_out(l, roles, ROWS, COLUMNS, &s->c))
+        return false;
+    mg_shape_strides(&s->c.shape, dense);
+    for (uint32_t r = BATCH, at = 0; r <= COLUMNS; r++)
+        for (uint32_t letter = 0; letter < l->count; letter++)
+            if (roles[letter] == r)
+                stride[letter] = dense[at++];
+    x->between[i] = mg_cpu_reserve(p, (uint64_t)mg_shape_elements(&s->c.shape) * sizeof(float));
+    return true;
+}
+
+/* The result's side that comes first is that of the first factor, if it lies in either order. */
+static bool lay_stage(struct mg_prepared *p, const struct letters *l, struct product *s)
+{
+    enum role roles[MG_EINSUM_LETTERS];
+    for (int turn = 0; turn < 2; turn++) {
+        uint32_t a = s->a.tensor;
+        s->a.tensor = turn ? s->b.tensor : a;
+        s->b.tensor = turn ? a : s->b.tensor;
+        for (uint32_t i = 0; i < l->count; i++)
+            roles[i] = role_of(l, s, i);
+        if (!lay_out(l, roles, ROWS, COLUMNS, &s->c))
+            return false;
+        if (mg_layout_contiguous(&s->c.shape, s->c.stride))
+            break;
+    }
+    s->c.at = MG_NO_PACK;
+    if (!mg_layout_contiguous(&s->c.shape, s->c.stride))
+        s->c.at = mg_cpu_reserve(p, (uint64_t)mg_shape_elements(&s->c.shape) * sizeof(float));
+    return place(p, l, roles, ROWS, SUMMED, &s->a) && place(p, l, roles, SUMMED, COLUMNS, &s->b);
+}
+
 static bool as_products(struct mg_prepared *p, struct products *x)
 {
     const struct letters *l = &x->letters;
-    enum role roles[MG_EINSUM_LETTERS];
-    for (int turn = 0; turn < 2; turn++) {
-        x->a.tensor = turn ? 1 : 0;
-        x->b.tensor = turn ? 0 : 1;
-        x->c.tensor = 2;
-        for (uint32_t i = 0; i < l->count; i++)
-            roles[i] = role_of(l, &x->a, &x->b, i);
-        if (!lay_out(l, roles, ROWS, COLUMNS, &x->c))
+    x->stages = p->op.in_count - 1;
+    for (uint32_t i = 0; i < x->stages; i++) {
+        struct product *s = &x->stage[i];
+        bool last = i + 1 == x->stages;
+        s->a.tensor = i ? l->tensors + i - 1 : 0;
+        s->b.tensor = i + 1;
+        s->c.tensor = last ? l->tensors - 1 : l->tensors + i;
+        if ((!last && !lay_between(p, x, i)) || !lay_stage(p, l, s))
             return false;
-        if (mg_layout_contiguous(&x->c.shape, x->c.stride))
-            break;
     }
-    x->c.at = MG_NO_PACK;
-    if (!mg_layout_contiguous(&x->c.shape, x->c.stride))
-        x->c.at = mg_cpu_reserve(p, (uint64_t)mg_shape_elements(&x->c.shape) * sizeof(float));
-    return place(p, l, roles, ROWS, SUMMED, &x->a) && place(p, l, roles, SUMMED, COLUMNS, &x->b);
+    return x->stages > 0;
 }
 
 static enum mg_code prepare_products(struct mg_prepared *p, struct cpu_op *op, struct products *x, struct mg_error *err)
 {
     const struct letters *l = &x->letters;
-    int64_t size[ROLES] = {1, 1, 1, 1};
-    for (uint32_t i = 0; i < l->count; i++)
-        size[role_of(l, &x->a, &x->b, i)] *= l->size[i];
-    struct cpu_product product = {size[BATCH],  size[ROWS],      size[COLUMNS],
-                                  size[SUMMED], x->a.transposed, x->b.transposed};
+    enum mg_code code = MG_OK;
     op->data = x;
     op->run = run_products;
-    return mg_cpu_dense_product(p, op, &product, &x->dnn, err);
+    for (uint32_t i = 0; i < x->stages && code == MG_OK; i++) {
+        struct product *s = &x->stage[i];
+        int64_t size[ROLES + 1] = {1, 1, 1, 1, 1};
+        for (uint32_t letter = 0; letter < l->count; letter++)
+            size[role_of(l, s, letter)] *= l->size[letter];
+        struct cpu_product product = {size[BATCH],  size[ROWS],      size[COLUMNS],
+                                      size[SUMMED], s->a.transposed, s->b.transposed};
+        code = mg_cpu_dense_product(p, op, &product, &s->dnn, err);
+    }
+    return code;
 }
 
 enum mg_code mg_cpu_einsum(struct mg_prepared *p, struct cpu_op *op, struct mg_error *err)
@@ -249,7 +311,7 @@ enum mg_code mg_cpu_einsum(struct mg_prepared *p, struct cpu_op *op, struct mg_e
         return mg_cpu_by_reference(p, op, err);
     read_letters(p, &x->letters);
     order_letters(&x->letters);
-    if (p->op.in_count == 2 && as_products(p, x))
+    if (as_products(p, x))
         return prepare_products(p, op, x, err);
     op->data = &x->letters;
     op->run = run_loop;

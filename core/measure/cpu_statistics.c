@@ -228,17 +228,22 @@ enum mg_code mg_cpu_over_axes(struct mg_prepared *p, struct cpu_op *op, struct m
 
 /* ---- running sums ---- */
 
+/* Rows that lie across one another side by side: each element from the one before it. */
 #define RUNNING_SUMS(type)                                                                                             \
     static void sums_##type(const struct cpu_rows *rows, bool reverse, bool exclusive, const type *in, type *out)      \
     {                                                                                                                  \
-        for (int64_t r = 0; r < rows->outer * rows->inner; r++) {                                                      \
-            const int64_t begin = mg_cpu_row_begin(rows, r);                                                           \
-            type sum = 0;                                                                                              \
-            for (int64_t i = 0; i < rows->extent; i++) {                                                               \
-                const int64_t at = begin + (reverse ? rows->extent - 1 - i : i) * rows->inner;                         \
-                const type x = in[at];                                                                                 \
-                out[at] = exclusive ? sum : sum + x;                                                                   \
-                sum += x;                                                                                              \
+        const int64_t n = rows->inner, step = reverse ? -n : n, first = reverse ? (rows->extent - 1) * n : 0;          \
+        for (int64_t o = 0; o < rows->outer; o++, in += rows->extent * n, out += rows->extent * n) {                   \
+            const type *x = in + first;                                                                                \
+            type *y = out + first, sum = exclusive ? 0 : *x;                                                           \
+            for (int64_t j = 0; j < n; j++)                                                                            \
+                y[j] = exclusive ? 0 : x[j];                                                                           \
+            for (int64_t i = 1; i < rows->extent; i++, x += step, y += step) {                                         \
+                const type *more = exclusive ? x : x + step;                                                           \
+                for (int64_t j = 0; j < n && n > 1; j++)                                                               \
+                    y[step + j] = y[j] + more[j];                                                                      \
+                sum += *more;                                                                                          \
+                y[step] = n > 1 ? y[step] : sum;                                                                       \
             }                                                                                                          \
         }                                                                                                              \
     }
@@ -259,7 +264,7 @@ static enum mg_code run_cumsum(const struct cpu_call *call)
 
 enum mg_code mg_cpu_cumsum(struct mg_prepared *p, struct cpu_op *op, struct mg_error *err)
 {
-    if (mg_cpu_native(p->op.in_dtype[0]) == MG_DTYPE_BOOL)
+    if (mg_cpu_native(p->op.in_dtype[0]) == MG_DTYPE_BOOL || mg_shape_elements(&p->op.in_shape[0]) == 0)
         return mg_cpu_by_reference(p, op, err);
     op->run = run_cumsum;
     return MG_OK;
