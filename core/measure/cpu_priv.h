@@ -128,8 +128,8 @@ enum mg_code mg_onednn_run(const struct onednn_op *op, const struct cpu_call *ca
                            void *const *out);
 void mg_onednn_release(struct onednn_op *op);
 
-/* c = a b for dense f32 (cpu_matmul.c): a is [batch, m, k], transposed [batch, k, m]; b likewise [batch, k, n]. Released
- * with the operator. */
+/* c = a b for dense f32 (cpu_matmul.c): a is [batch, m, k], transposed [batch, k, m]; b likewise [batch, k, n].
+ * Released with the operator. */
 struct cpu_product {
     int64_t batch, m, n, k;
     bool trans_a, trans_b;

@@ -230,20 +230,30 @@ enum mg_code mg_cpu_over_axes(struct mg_prepared *p, struct cpu_op *op, struct m
 
 /* Rows that lie across one another side by side: each element from the one before it. */
 #define RUNNING_SUMS(type)                                                                                             \
-    static void sums_##type(const struct cpu_rows *rows, bool reverse, bool exclusive, const type *in, type *out)      \
+    static void row_sums_##type(int64_t n, int64_t step, bool exclusive, const type *x, type *y)                       \
     {                                                                                                                  \
-        const int64_t n = rows->inner, step = reverse ? -n : n, first = reverse ? (rows->extent - 1) * n : 0;          \
-        for (int64_t o = 0; o < rows->outer; o++, in += rows->extent * n, out += rows->extent * n) {                   \
-            const type *x = in + first;                                                                                \
-            type *y = out + first, sum = exclusive ? 0 : *x;                                                           \
+        type sum = 0;                                                                                                  \
+        for (int64_t i = 0; i < n; i++) {                                                                              \
+            const type more = x[i * step];                                                                             \
+            y[i * step] = exclusive ? sum : sum + more;                                                                \
+            sum += more;                                                                                               \
+        }                                                                                                              \
+    }                                                                                                                  \
+    static void sums_##type(const struct cpu_rows *rows, bool reverse, bool exclusive, const type *x, type *y)         \
+    {                                                                                                                  \
+        const int64_t n = rows->inner, step = reverse ? -n : n, size = rows->extent * n;                               \
+        const int64_t first = reverse ? size - n : 0;                                                                  \
+        for (int64_t at = first; at < rows->outer * size; at += size) {                                                \
+            if (n == 1) {                                                                                              \
+                row_sums_##type(rows->extent, step, exclusive, x + at, y + at);                                        \
+                continue;                                                                                              \
+            }                                                                                                          \
             for (int64_t j = 0; j < n; j++)                                                                            \
-                y[j] = exclusive ? 0 : x[j];                                                                           \
-            for (int64_t i = 1; i < rows->extent; i++, x += step, y += step) {                                         \
-                const type *more = exclusive ? x : x + step;                                                           \
-                for (int64_t j = 0; j < n && n > 1; j++)                                                               \
-                    y[step + j] = y[j] + more[j];                                                                      \
-                sum += *more;                                                                                          \
-                y[step] = n > 1 ? y[step] : sum;                                                                       \
+                y[at + j] = exclusive ? 0 : x[at + j];                                                                 \
+            for (int64_t i = 1; i < rows->extent; i++) {                                                               \
+                const type *more = x + at + (exclusive ? i - 1 : i) * step;                                            \
+                for (int64_t j = 0; j < n; j++)                                                                        \
+                    y[at + i * step + j] = y[at + (i - 1) * step + j] + more[j];                                       \
             }                                                                                                          \
         }                                                                                                              \
     }
