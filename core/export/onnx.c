@@ -207,6 +207,7 @@ static void begin(struct mg_onnx_walk *w)
     const struct mg_plan *plan = w->e->plan;
     w->held = MG_NEW_ARRAY(w->e->arena, struct mg_onnx_held, plan->instance_count);
     w->joined = MG_NEW_ARRAY(w->e->arena, struct mg_onnx_joined *, plan->instance_count);
+    w->seen = MG_NEW_ARRAY(w->e->arena, struct mg_onnx_seen, w->e->g->op_count);
     w->named = MG_NEW_ARRAY(w->e->arena, bool, w->e->g->value_count);
     name_values(w);
     for (mg_value v = 0; v < w->e->g->value_count; v++)

@@ -276,11 +276,13 @@ static const char *constant(struct mg_onnx_sink *s, const char *key, enum mg_dty
 
 const char *mg_emit_ints(struct mg_onnx_sink *s, const int64_t *list, uint32_t count)
 {
+    enum { NUMBER = 21 }; /* a comma, a sign, 19 digits */
     const struct mg_shape shape = {.rank = 1, .dim = {count}};
-    const char *key = "";
+    char *key = mg_arena_alloc(s->arena, NUMBER * (size_t)count + 1), *end = key;
     unsigned char *raw = mg_arena_alloc(s->arena, 8 * (size_t)count + 1);
+    *end = 0;
     for (uint32_t i = 0; i < count; i++) {
-        key = mg_arena_printf(s->arena, "%s,%lld", key, (long long)list[i]);
+        end += snprintf(end, NUMBER + 1, ",%lld", (long long)list[i]);
         for (int k = 0; k < 8; k++)
             raw[8 * i + (uint32_t)k] = (unsigned char)((uint64_t)list[i] >> (8 * k));
     }

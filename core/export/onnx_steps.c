@@ -33,6 +33,11 @@ static const char *new_name(struct mg_onnx_walk *w, mg_value value, bool whole)
     return name;
 }
 
+static bool is_wanted(const struct mg_value_info *value)
+{
+    return value->reader_count || value->is_output;
+}
+
 static void box_of(const struct mg_onnx_walk *w, const struct mg_nest *nest, mg_op op, bool is_result, uint32_t slot,
                    struct mg_onnx_box *box)
 {
@@ -85,24 +90,48 @@ static const char *part_of(struct mg_onnx_walk *w, const struct mg_onnx_held *he
     return cache->part;
 }
 
+/* Every result of a view operator gets a name: what nobody has asked for yet may be read later. */
+static const char *const *name_parts(struct mg_onnx_walk *w, const struct mg_op_info *op, bool whole)
+{
+    const char **out = MG_NEW_ARRAY(w->e->arena, const char *, op->out_count);
+    for (uint32_t i = 0; i < op->out_count; i++)
+        out[i] =
+            is_wanted(&w->e->g->values[op->out[i]]) ? new_name(w, op->out[i], whole) : mg_emit_fresh(&w->sink, "t");
+    return out;
+}
+
+/* The tensors that the view operator makes of `in`: one node for all results, and for all who read one of them. */
+static enum mg_code see(struct mg_onnx_walk *w, const struct mg_nest *nest, mg_op op, const char *in,
+                        const char *const **out)
+{
+    struct mg_onnx_seen *seen = &w->seen[op];
+    struct mg_op_desc desc;
+    struct mg_onnx_box box;
+    box_of(w, nest, op, true, 0, &box);
+    if (seen->in != in || !same_box(&seen->box, &box)) {
+        enum mg_code code = describe(w, nest, op, &desc);
+        if (code != MG_OK)
+            return code;
+        *seen = (struct mg_onnx_seen){in, name_parts(w, &w->e->g->ops[op], nest->depth == 0), box};
+        mg_emit_op(&(struct mg_emit){.s = &w->sink, .d = &desc, .in = &in, .out = seen->out});
+    }
+    *out = seen->out;
+    return MG_OK;
+}
+
 static enum mg_code apply_view(struct mg_onnx_walk *w, mg_op op, mg_value result, struct mg_onnx_held *held,
                                struct mg_onnx_held *cache)
 {
     struct mg_nest nest = w->nest;
-    struct mg_op_desc desc;
     struct mg_onnx_box box;
+    const char *const *out;
     uint32_t slot = w->e->g->values[result].slot;
     nest.depth = held->depth;
     box_of(w, &nest, op, false, 0, &box);
-    enum mg_code code = describe(w, &nest, op, &desc);
+    enum mg_code code = see(w, &nest, op, part_of(w, held, &box, cache), &out);
     if (code != MG_OK)
         return code;
-    const char *in = part_of(w, held, &box, cache), *name = new_name(w, result, held->depth == 0);
-    const char **out = MG_NEW_ARRAY(w->e->arena, const char *, desc.out_count);
-    for (uint32_t i = 0; i < desc.out_count; i++)
-        out[i] = i == slot ? name : mg_emit_fresh(&w->sink, "t");
-    mg_emit_op(&(struct mg_emit){.s = &w->sink, .d = &desc, .in = &in, .out = out});
-    held->name = name;
+    held->name = out[slot];
     box_of(w, &nest, op, true, slot, &held->box);
     return MG_OK;
 }
@@ -253,11 +282,6 @@ static enum mg_code join_parts(struct mg_onnx_walk *w, uint32_t instance, uint32
 }
 
 /* ---- steps ---- */
-
-static bool is_wanted(const struct mg_value_info *value)
-{
-    return value->reader_count || value->is_output;
-}
 
 /* Names of the results; whole ones that are no region's output keep the values' names. */
 static const char **name_results(struct mg_onnx_walk *w, const struct mg_step *step)

@@ -20,6 +20,12 @@ struct mg_onnx_held {
     const char *part_of, *part, *view_of;
     struct mg_onnx_box part_box;
 };
+/* What a view operator last made: of that tensor, these results; the box is the first one's. */
+struct mg_onnx_seen {
+    const char *in; /* NULL: nothing yet */
+    const char *const *out;
+    struct mg_onnx_box box;
+};
 /* A region's output: the tensors of parts so far, for each open region. */
 struct mg_onnx_joined {
     uint32_t depth; /* regions around the one that begins it */
@@ -35,6 +41,7 @@ struct mg_onnx_walk {
     uint32_t begin[MG_MAX_NEST]; /* steps of the open regions */
     struct mg_onnx_held *held;   /* by instance */
     struct mg_onnx_joined **joined;
+    struct mg_onnx_seen *seen;            /* by operator */
     bool *named;                          /* by value: a tensor has its name */
     const char **name;                    /* by value: the graph's, or one for the value that has none */
     const uint32_t *whole;                /* by value, at the end: the instance that holds it whole, or MG_NONE */

@@ -92,3 +92,64 @@ Test(export_large, onnx)
     mg_writer_release(&w);
     bench_close(&large.bench);
 }
+
+/* A split into `parts`, each of them read by an operator of its own and asked for. */
+static const struct mg_plan *build_split(struct bench *b, uint32_t parts)
+{
+    struct mg_plan *plan;
+    bench_open(b);
+    mg_value x = mg_graph_add_value(b->g, "x", MG_KIND_INPUT, MG_DTYPE_F32, SHAPE(parts));
+    mg_value *part = MG_NEW_ARRAY(&b->arena, mg_value, parts), y;
+    const char **names = MG_NEW_ARRAY(&b->arena, const char *, parts);
+    int64_t *sizes = MG_NEW_ARRAY(&b->arena, int64_t, parts);
+    for (uint32_t i = 0; i < parts; i++) {
+        names[i] = mg_arena_printf(&b->arena, "part%u", i);
+        sizes[i] = 1;
+    }
+    const struct mg_attr attrs[] = {INT_OF(AXIS, 0),
+                                    {.key = MG_ATTR_SPLIT, .type = MG_ATTR_TYPE_INTS, .count = parts, .ints = sizes}};
+    cr_assert_eq(mg_graph_add_op(b->g, MG_OP_SPLIT, "split", &x, 1, attrs, 2, names, parts, part, &b->err), MG_OK, "%s",
+                 b->err.message);
+    for (uint32_t i = 0; i < parts; i++) {
+        const char *name = mg_arena_printf(&b->arena, "relu%u", i);
+        cr_assert_eq(mg_graph_add_op(b->g, MG_OP_RELU, name, &part[i], 1, NULL, 0, NULL, 1, &y, &b->err), MG_OK);
+        mg_graph_add_output(b->g, i % 2 ? y : part[i]);
+        mg_graph_add_output(b->g, y);
+    }
+    cr_assert(normalise(b), "%s", b->err.message);
+    cr_assert_eq(mg_plan_original(b->n, mg_device_builtin("rtx3090"), &b->arena, &plan, &b->err), MG_OK, "%s",
+                 b->err.message);
+    return plan;
+}
+
+static uint32_t count_bytes(const struct mg_writer *w, const char *what)
+{
+    const char *at = w->data, *end = at + w->size;
+    uint32_t found = 0;
+    while ((at = memmem(at, (size_t)(end - at), what, strlen(what)))) {
+        found++;
+        at++;
+    }
+    return found;
+}
+
+/* One node splits for all who read a part. */
+Test(export_large, onnx_split)
+{
+    static const uint32_t parts[] = {3, 5000};
+    for (int i = 0; i < 2; i++) {
+        struct bench b;
+        struct mg_writer w;
+        const struct mg_plan *plan = build_split(&b, parts[i]);
+        mg_writer_init(&w);
+        cr_assert_eq(mg_export_write(MG_EXPORT_ONNX, &w, b.n, plan, NULL, &b.arena, &b.err), MG_OK, "%s",
+                     b.err.message);
+        cr_assert(mg_writer_finish(&w));
+        cr_expect_eq(count_bytes(&w, "Split"), 1, "%u parts: %u nodes", parts[i], count_bytes(&w, "Split"));
+        cr_expect_eq(count_bytes(&w, "Relu"), parts[i]);
+        cr_expect_lt(w.size, 2000 + 200 * (size_t)parts[i]);
+        cr_expect_lt(b.arena.peak, (1 << 20) + 16384 * (size_t)parts[i]);
+        mg_writer_release(&w);
+        bench_close(&b);
+    }
+}
