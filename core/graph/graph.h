@@ -129,6 +129,7 @@ struct mg_value_info {
     /* Readers: operators that list it as an operand, ascending, each once (valid after normalise). */
     const mg_op *readers;
     uint32_t reader_count;
+    bool is_read; /* a base: a computing operator reads it, itself or through views, or it is a graph output so */
 };
 
 struct mg_op_info {

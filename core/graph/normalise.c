@@ -425,10 +425,21 @@ static enum mg_code with_views(struct normalise *n, struct mg_graph *from, struc
 
 /* ---- 4: facts ---- */
 
+/* A view is no step, so what only dead views read is read by nobody. */
+static void find_read(struct mg_graph *g)
+{
+    for (mg_op op = 0; op < g->op_count; op++)
+        for (uint32_t i = 0; i < g->ops[op].in_count && !g->ops[op].is_view; i++)
+            g->values[g->values[g->ops[op].in[i]].base].is_read = true;
+    for (size_t i = 0; i < g->output_count; i++)
+        g->values[g->values[g->outputs[i]].base].is_read = true;
+}
+
 static enum mg_code finish(struct mg_graph *g, struct mg_error *err)
 {
     uint64_t total = 0;
     mg_graph_fill_readers(g);
+    find_read(g);
     for (mg_value v = 0; v < g->value_count; v++) {
         struct mg_value_info *info = &g->values[v];
         info->bytes = (uint64_t)mg_shape_elements(&info->shape) * mg_dtype_size(info->dtype);

@@ -149,19 +149,11 @@ uint32_t mg_builder_resolve(struct mg_plan_builder *b, uint32_t instance, mg_val
 }
 
 /* ---- life ---- */
-static bool read_by_anyone(const struct mg_graph *g, mg_value value)
-{
-    for (mg_value v = value; v < g->value_count; v++)
-        if (g->values[v].base == value && (g->values[v].is_output || g->values[v].reader_count))
-            return true;
-    return false;
-}
-
 static bool initially_there(const struct mg_graph *g, mg_value value)
 {
     const struct mg_value_info *info = &g->values[value];
     if (info->kind == MG_KIND_INPUT)
-        return read_by_anyone(g, value);
+        return info->is_read;
     return info->kind != MG_KIND_COMPUTED && info->home == MG_HOME_DEVICE;
 }
 

@@ -54,7 +54,7 @@ bool mg_check_views(struct mg_check_walk *w, uint32_t instance)
     return true;
 }
 
-static bool check_initial(struct mg_check_walk *w, uint32_t instance, bool *there)
+static bool check_initial(struct mg_check_walk *w, uint32_t instance, const bool *read, bool *there)
 {
     struct mg_check *c = w->c;
     mg_value v = c->plan->instances[instance].value;
@@ -64,8 +64,8 @@ static bool check_initial(struct mg_check_walk *w, uint32_t instance, bool *ther
     MG_CHECK(info->kind == MG_KIND_INPUT || info->home == MG_HOME_DEVICE, c, MG_NONE, "residency",
              "'%.60s' is at home on the host", info->name);
     MG_CHECK(!there[v], c, MG_NONE, "residency", "'%.60s' is there twice", info->name);
-    MG_CHECK(info->kind != MG_KIND_INPUT || info->reader_count || info->is_output, c, MG_NONE, "residency",
-             "input '%.60s' is read by nobody", info->name);
+    MG_CHECK(info->kind != MG_KIND_INPUT || read[v], c, MG_NONE, "residency", "input '%.60s' is read by nobody",
+             info->name);
     there[v] = true;
     c->instances[instance].life = MG_CHECK_ALIVE;
     c->instances[instance].born = MG_NONE;
@@ -91,7 +91,7 @@ bool mg_check_before(struct mg_check_walk *w)
     bool *there = MG_NEW_ARRAY(c->arena, bool, c->g->value_count), *read = find_read(c);
     for (uint32_t i = 0; i < c->plan->instance_count; i++) {
         const struct mg_instance *instance = &c->plan->instances[i];
-        if (instance->made_by == MG_NONE && instance->view_of == MG_NONE && !check_initial(w, i, there))
+        if (instance->made_by == MG_NONE && instance->view_of == MG_NONE && !check_initial(w, i, read, there))
             return false;
     }
     for (mg_value v = 0; v < c->g->value_count; v++) {

@@ -21,7 +21,9 @@ static void find_uses(struct original *o)
 {
     const struct mg_graph *g = o->g;
     for (mg_op op = 0; op < g->op_count; op++) {
-        for (uint32_t i = 0; i < g->ops[op].in_count && !g->ops[op].is_view; i++)
+        if (g->ops[op].is_view)
+            continue; /* no step, so no use either: the readers of its result are */
+        for (uint32_t i = 0; i < g->ops[op].in_count; i++)
             note_use(o, g->ops[op].in[i], op);
         for (uint32_t i = 0; i < g->ops[op].out_count; i++)
             note_use(o, g->ops[op].out[i], op);

@@ -38,7 +38,7 @@ uint64_t mg_search_lower_bound(const struct mg_graph *g, const struct mg_search_
             continue;
         if (resident(value) && value->home == MG_HOME_DEVICE)
             always += storage(o, value);
-        else if (value->kind == MG_KIND_INPUT && value->reader_count)
+        else if (value->kind == MG_KIND_INPUT && value->is_read)
             inputs += storage(o, value);
         else if (value->is_output && value->update_of == MG_NONE)
             outputs += storage(o, value);

@@ -85,6 +85,51 @@ Test(check, training_steps)
     }
 }
 
+static double no_time(void *context)
+{
+    (void)context;
+    return 0;
+}
+
+/* x is read; so, if there are `dead` views, are intermediates and another input, but by these alone. */
+static void chain_with_views(struct bench *b, bool dead)
+{
+    bench_open(b);
+    mg_value x = input(b, "x", SHAPE(7, 16)), unread = input(b, "unread", SHAPE(64, 64));
+    mg_value p = op1(b, MG_OP_EXP, NULL, VALUES(x), NO_ATTRS), q = op1(b, MG_OP_TANH, NULL, VALUES(p), NO_ATTRS);
+    mg_value r = op1(b, MG_OP_SIN, NULL, VALUES(q), NO_ATTRS);
+    for (int i = 0; dead && i < 2; i++) {
+        mg_value view = op1(b, MG_OP_TRANSPOSE, NULL, VALUES(i ? p : unread), NO_ATTRS);
+        op1(b, MG_OP_UNSQUEEZE, NULL, VALUES(view), ATTRS(LIST_OF(AXES, 0)));
+    }
+    mg_graph_add_output(b->g, op1(b, MG_OP_COS, NULL, VALUES(r), NO_ATTRS));
+    cr_assert(normalise(b), "%s", b->err.message);
+}
+
+static void search_few(struct bench *b, struct mg_search_result *result)
+{
+    struct mg_search_options wanted = {
+        .device = mg_device_builtin("rtx3090"), .max_evaluations = 20, .seed = 1, .techniques = MG_TECHNIQUE_ALL};
+    struct mg_observer observer = {.now = no_time};
+    cr_assert_eq(mg_search(b->n, &wanted, &observer, &b->arena, result, &b->err), MG_OK, "%s", b->err.message);
+    cr_expect_eq(result->rejected, 0);
+}
+
+Test(check, dead_views_keep_nothing_alive)
+{
+    struct bench without, with;
+    struct mg_search_result one, other;
+    chain_with_views(&without, false);
+    chain_with_views(&with, true);
+    search_few(&without, &one);
+    search_few(&with, &other);
+    cr_expect_eq(one.original.figures.peak_bytes, 1024);
+    cr_expect_eq(other.original.figures.peak_bytes, 1024);
+    cr_expect_eq(other.lower_bound_bytes, one.lower_bound_bytes);
+    bench_close(&without);
+    bench_close(&with);
+}
+
 static uint32_t with_step(const struct mg_plan *plan, enum mg_step_kind kind)
 {
     for (size_t s = 0; s < plan->step_count; s++)
@@ -127,12 +172,6 @@ Test(check, random_trees)
 }
 
 /* ---- plans of the search ---- */
-
-static double no_time(void *context)
-{
-    (void)context;
-    return 0;
-}
 
 /* So small that copies are worth while. */
 static struct mg_device small_device(void)
