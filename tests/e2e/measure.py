@@ -60,7 +60,7 @@ def test_rows(t):
     with open(path("want.ndjson"), "w") as want:
         for row in rows[:3]:
             want.write(json.dumps({"op": row["op"], "signature": row["signature"], "value": 1}) + "\n")
-        want.write(json.dumps({"op": "det", "signature": "f32;f32[4,4]->f32[]"}) + "\n")
+        want.write(json.dumps({"op": "det", "signature": "f32;i64[4,4]->i64[]"}) + "\n")
     answer = run("measure", "--from", path("want.ndjson"), "--device", "cpu", "-o", path("again.ndjson"))
     _, again = rows_of("again.ndjson")
     t.equal("a want-list is answered in its order", [(r["op"], r["signature"]) for r in again[:3]],
