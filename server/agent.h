@@ -12,7 +12,7 @@
 #define MG_AGENT_MEMORY 0.25
 
 struct mg_agent {
-    const char *server, *token, *device;
+    const char *server, *token, *device, *lock_dir; /* lock_dir: NULL, the common one */
     char name[128], host[128], version[32];
     char *class_key;
     char class_id[40]; /* as the daemon names it */

@@ -279,8 +279,8 @@ static const char *reason_to_wait(const struct mg_agent *a, int *lock)
     *lock = -1;
     if (!in_hours(a))
         return "it is not yet time, by --hours";
-    return mg_device_lock(a->backend, a->uuid, lock) == MG_LOCK_TAKEN ? "another process measures on this device"
-                                                                      : NULL;
+    bool taken = mg_device_lock(a->lock_dir, a->backend, a->uuid, lock) == MG_LOCK_TAKEN;
+    return taken ? "another process measures on this device" : NULL;
 }
 
 /* False: there is no more to do, or, with *good false, the daemon refuses us, or the lock is closed to us. */
@@ -337,6 +337,7 @@ static bool read_options(const struct mg_options *o, struct mg_agent *a)
     a->server = o->value[MG_OPTION_SERVER] ? o->value[MG_OPTION_SERVER] : "http://127.0.0.1:8080";
     a->token = o->value[MG_OPTION_TOKEN];
     a->device = o->value[MG_OPTION_AGENT_DEVICE] ? o->value[MG_OPTION_AGENT_DEVICE] : "cpu";
+    a->lock_dir = o->value[MG_OPTION_LOCK_DIR];
     a->once = mg_options_flag(o, MG_OPTION_ONCE);
     a->duty = mg_options_number(o, MG_OPTION_DUTY, a->once ? 100 : 10);
     a->stop_at = seconds > 0 ? now() + seconds : 0;

@@ -307,9 +307,10 @@ static int calibrate(struct measure *m)
 static bool lock_device(struct measure *m)
 {
     const struct mg_engine_properties *p = mg_engine_properties(m->engine);
+    const char *dir = m->options->value[MG_OPTION_LOCK_DIR];
     enum mg_lock lock;
     bool said = false;
-    while ((lock = mg_device_lock(p->backend, p->uuid, &m->lock)) == MG_LOCK_TAKEN && !is_over(m)) {
+    while ((lock = mg_device_lock(dir, p->backend, p->uuid, &m->lock)) == MG_LOCK_TAKEN && !is_over(m)) {
         if (!said)
             fprintf(stderr, "magisd measure: another process measures on %s; waiting until it is done\n", p->device);
         said = true;

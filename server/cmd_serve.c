@@ -1,4 +1,4 @@
-/* `magisd serve`: options to configuration. */
+/* `magisd serve`: options to configuration; and a daemon that serves a command on a directory (own_daemon.h). */
 #include <stdio.h>
 
 #include <uv.h>
@@ -77,4 +77,21 @@ int mg_cmd_serve(int argc, char **argv)
     }
     mg_options_release(&options);
     return code;
+}
+
+int mg_cmd_timings_daemon(int argc, char **argv)
+{
+    const struct mg_options defaults = {0};
+    struct mg_serve_config config = {0};
+    if (argc != 4) {
+        fprintf(stderr, "magisd timings-daemon is started by commands that work on a directory\n");
+        return MG_EXIT_USAGE;
+    }
+    read_config(&defaults, &config);
+    config.data_dir = argv[1];
+    config.http.listen = argv[2];
+    config.port_file = argv[3];
+    config.http.quiet = config.only_timings = true;
+    config.intakes = 1;
+    return mg_serve(&config);
 }

@@ -10,12 +10,21 @@
 
 #include "store/owner.h"
 
+/* The same for every user: a private /tmp (PrivateTmp=yes of a systemd unit) is none. */
+static const char *common_dir(void)
+{
+    struct stat info;
+    bool open_to_all = stat("/run/lock", &info) == 0 && S_ISDIR(info.st_mode) && (info.st_mode & 01777) == 01777;
+    return open_to_all ? "/run/lock" : "/tmp";
+}
+
 /* To lock a file it is enough to read it. Systems that protect /tmp refuse O_CREAT on what somebody else has made, so
- * it is asked for only where there is nothing; what we make others may read whatever our umask says. */
+ * it is asked for only where there is nothing; what we make others may read whatever our umask says. A pipe of that
+ * name is not waited for. */
 static int open_file(const char *path)
 {
     for (int tries = 0; tries < 100; tries++) {
-        int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+        int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
         if (fd >= 0 || errno != ENOENT)
             return fd;
         fd = open(path, O_RDONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
@@ -30,32 +39,45 @@ static int open_file(const char *path)
 static enum mg_lock refuse(const char *path)
 {
     int problem = errno;
-    char owner[4400];
-    if (problem == EACCES && mg_owner_explain(path, owner, sizeof owner))
+    char owner[4600];
+    if (problem == EACCES && mg_owner_explain(path, R_OK | W_OK, owner, sizeof owner))
         fprintf(stderr,
                 "magisd: the device cannot be locked: %s: let its owner make it readable (chmod 644 %s), or remove it "
                 "while nobody measures\n",
                 owner, path);
     else
-        fprintf(stderr, "magisd: the device cannot be locked: %s: %s; remove it while nobody measures\n", path,
-                strerror(problem));
+        fprintf(stderr, "magisd: the device cannot be locked: %s: %s; remove it while nobody measures%s\n", path,
+                strerror(problem), problem == ENOENT || problem == EROFS ? ", or name another --lock-dir" : "");
     return MG_LOCK_REFUSED;
 }
 
-enum mg_lock mg_device_lock(const char *backend, const char *uuid, int *fd)
+static bool is_file(int fd)
 {
-    char path[160];
+    struct stat info;
+    return fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
+}
+
+enum mg_lock mg_device_lock(const char *dir, const char *backend, const char *uuid, int *fd)
+{
+    char path[4200];
     if (strcmp(backend, "model") == 0) {
         *fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
         return *fd >= 0 ? MG_LOCK_OURS : refuse("/dev/null");
     }
-    snprintf(path, sizeof path, "/tmp/magisd-%s.lock", *uuid ? uuid : backend);
-    for (char *c = path + strlen("/tmp/"); *c; c++)
+    int start = snprintf(path, sizeof path, "%.4000s/", dir ? dir : common_dir());
+    snprintf(path + start, sizeof path - (size_t)start, "magisd-%.150s.lock", *uuid ? uuid : backend);
+    for (char *c = path + start; *c; c++)
         if (*c == '/')
             *c = '_';
     *fd = open_file(path);
     if (*fd < 0)
         return refuse(path);
+    if (!is_file(*fd)) {
+        fprintf(stderr, "magisd: the device cannot be locked: %s is no file; remove it\n", path);
+        close(*fd);
+        *fd = -1;
+        return MG_LOCK_REFUSED;
+    }
     if (flock(*fd, LOCK_EX | LOCK_NB) == 0)
         return MG_LOCK_OURS;
     close(*fd);

@@ -1,5 +1,6 @@
-/* One process at a time measures on a device: a file in /tmp, named by the device and locked for as long as its
- * descriptor is open. Who made the file does not matter, as long as we may read it. */
+/* One process at a time measures on a device: a file named by the device and locked for as long as its descriptor is
+ * open. It lies in --lock-dir, else where everybody finds it: in /run/lock where all may write there, or in /tmp. Who
+ * made the file does not matter, as long as we may read it. */
 #ifndef MG_SERVER_DEVICE_LOCK_H
 #define MG_SERVER_DEVICE_LOCK_H
 
@@ -10,7 +11,8 @@ enum mg_lock {
     MG_LOCK_TAKEN,   /* another process measures on this device */
     MG_LOCK_REFUSED, /* the file cannot be opened; said on stderr */
 };
-/* uuid: "" where the device has none; the back end names it then. The model is no device, and has none to share. */
-enum mg_lock mg_device_lock(const char *backend, const char *uuid, int *fd);
+/* dir: NULL where none is named. uuid: "" where the device has none; the back end names it then. The model is no
+ * device, and has none to share. */
+enum mg_lock mg_device_lock(const char *dir, const char *backend, const char *uuid, int *fd);
 
 #endif

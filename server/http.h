@@ -43,6 +43,7 @@ struct mg_http_config {
     bool insecure;            /* any address without a token */
     bool quiet;               /* no line in the log for each request */
     bool trusted_proxy;       /* believe X-Forwarded-For */
+    bool only_timings;        /* anything else is not found */
     struct mg_http_limits limits;
     struct mg_jobs *jobs;
     struct mg_intake *intake;

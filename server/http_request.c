@@ -241,10 +241,19 @@ static bool check_share(struct mg_request *req)
     return false;
 }
 
+static bool check_served(struct mg_request *req)
+{
+    const char *pattern = req->route->pattern;
+    if (!req->http->config.only_timings || strncmp(pattern, "/timings", 8) == 0 || strcmp(pattern, "/devices") == 0)
+        return true;
+    mg_reply_problem(req, "not-found", NULL, "a command is at work on this directory: only timings are served");
+    return false;
+}
+
 static bool check_head(struct mg_request *req)
 {
     return mg_guard_framing(req) && mg_guard_host(req) && mg_guard_origin(req) && check_share(req) && find_route(req) &&
-           check_query(req) && mg_guard_role(req) && mg_body_begin(req);
+           check_served(req) && check_query(req) && mg_guard_role(req) && mg_body_begin(req);
 }
 
 static enum MHD_Result on_headers(struct mg_request *req, const char *url, const char *method)

@@ -9,6 +9,7 @@
 
 #include "server/clock.h"
 #include "server/jobs_priv.h"
+#include "store/timings.h"
 
 enum {
     EXPIRE_TICKS = 60,
@@ -349,6 +350,13 @@ static void on_recovered(void *ctx, const struct mg_store_result *result)
     mg_jobs_schedule(jobs);
 }
 
+/* Never `opened`: nothing is scheduled, expired or admitted. */
+static void on_at_rest(void *ctx, const struct mg_store_result *result)
+{
+    mg_jobs *jobs = ctx;
+    jobs->ready(jobs->ready_context, result->code == MG_STORE_OK ? 0 : UV_EIO);
+}
+
 int mg_jobs_open(mg_jobs **out, const struct mg_jobs_config *config, void (*ready)(void *context, int status),
                  void *context)
 {
@@ -366,7 +374,10 @@ int mg_jobs_open(mg_jobs **out, const struct mg_jobs_config *config, void (*read
     uv_timer_init(config->loop, &jobs->tick);
     jobs->tick.data = jobs;
     uv_timer_start(&jobs->tick, on_tick, MG_TICK_MS, MG_TICK_MS);
-    mg_store_recover(config->store, on_recovered, jobs);
+    if (config->at_rest)
+        mg_store_list_classes(config->store, on_at_rest, jobs); /* the store answers */
+    else
+        mg_store_recover(config->store, on_recovered, jobs);
     return 0;
 }
 

@@ -22,6 +22,7 @@ struct mg_jobs_config {
     const char *executable; /* of magisd itself */
     const char *data_dir;   /* DIR */
     const char *public_url; /* prefix of links, "" for relative ones */
+    bool at_rest;           /* no job is recovered, run, changed, removed or taken */
     unsigned workers;
     double max_seconds;     /* --max-seconds */
     double pause_seconds;   /* --pause-seconds */

@@ -81,7 +81,7 @@ static mg_store *open_store(const char *dir)
     mg_store *store;
     char message[4400], file[4096];
     bool fits = snprintf(file, sizeof file, "%s/store.db", dir) < (int)sizeof file;
-    if (fits && access(file, R_OK) != 0 && errno == EACCES && mg_owner_explain(file, message, sizeof message)) {
+    if (fits && access(file, R_OK) != 0 && errno == EACCES && mg_owner_explain(file, R_OK, message, sizeof message)) {
         fprintf(stderr, "magisd: --data %s: %s: ask its owner to let you read it, or run this as that user\n", dir,
                 message);
         return NULL;

@@ -19,8 +19,7 @@ static _Noreturn void become(const struct mg_own_daemon *own, const char *dir, c
     prctl(PR_SET_PDEATHSIG, SIGTERM); /* or dies */
     dup2(null, STDOUT_FILENO);
     dup2(words, STDERR_FILENO);
-    execl("/proc/self/exe", "magisd", "serve", "--data", dir, "--listen", own->place, "--port-file", port, "--quiet",
-          (char *)NULL);
+    execl("/proc/self/exe", "magisd", "timings-daemon", dir, own->place, port, (char *)NULL);
     _exit(127);
 }
 

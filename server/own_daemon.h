@@ -1,4 +1,5 @@
-/* For commands that work on a directory: a daemon of our own on it, for as long as it takes. */
+/* For commands that work on a directory: a daemon of our own on it, for as long as it takes, which serves timings alone
+ * and leaves jobs as they are. */
 #ifndef MG_SERVER_OWN_DAEMON_H
 #define MG_SERVER_OWN_DAEMON_H
 

@@ -120,6 +120,7 @@ static bool open_http(struct daemon *d)
     config.intake = d->intake;
     config.store = d->store;
     config.data_dir = d->config.data_dir;
+    config.only_timings = d->config.only_timings;
     if (mg_http_open(&d->http, &config, &err) != MG_OK) {
         fprintf(stderr, "magisd: %s\n", err.message);
         return false;
@@ -159,8 +160,10 @@ static void on_store_ready(uv_async_t *handle)
 static bool open_store(struct daemon *d)
 {
     char message[512];
-    struct mg_store_config config = {
-        .dir = d->config.data_dir, .notify = on_store_notify, .notify_ctx = &d->store_ready};
+    struct mg_store_config config = {.dir = d->config.data_dir,
+                                     .leave_mark = d->config.only_timings,
+                                     .notify = on_store_notify,
+                                     .notify_ctx = &d->store_ready};
     if (mg_store_open(&d->store, &config, message, sizeof message) == MG_STORE_OK)
         return true;
     fprintf(stderr, "magisd: %s: %s\n", d->config.data_dir, message);
@@ -231,6 +234,7 @@ static bool open_jobs(struct daemon *d)
         .executable = d->executable,
         .data_dir = d->config.data_dir,
         .public_url = d->config.http.public_url ? d->config.http.public_url : "",
+        .at_rest = d->config.only_timings,
         .workers = d->config.workers,
         .max_seconds = d->config.max_seconds,
         .pause_seconds = d->config.pause_seconds,

@@ -7,6 +7,7 @@
 struct mg_serve_config {
     struct mg_http_config http; /* loop, jobs and intake are filled in */
     const char *data_dir;
+    bool only_timings;     /* for a command that works on DIR: jobs stay as they are, and nothing else is served */
     const char *port_file; /* NULL; else the address is written there once requests are answered */
     unsigned workers, intakes;
     double max_seconds, pause_seconds, silence_seconds, keep_days;

@@ -252,6 +252,9 @@ static bool check_row(struct parser *p, struct mg_timing_row *row)
         return mg_json_fail(p->json, MG_ERR_INVALID, "a row needs op and signature");
     if (row->status == MG_TIMING_OK && (row->n == 0 || row->median_s <= 0 || row->min_s > row->median_s))
         return mg_json_fail(p->json, MG_ERR_INVALID, "a measured row needs n, median_s above 0 and min_s not above it");
+    if (row->status == MG_TIMING_OK && row->mad_s > row->median_s)
+        return mg_json_fail(p->json, MG_ERR_INVALID,
+                            "mad_s is above median_s: the median of how far times are from their median never is");
     if (describe_row(p, row, &err) != MG_OK)
         return mg_json_fail(p->json, MG_ERR_INVALID, "%s", err.message);
     row->key = mg_signature_key(row->op, row->signature);

@@ -271,7 +271,7 @@ static int lock(const char *data_dir, struct mg_error *err)
     if (fd >= 0 && flock(fd, LOCK_EX) == 0)
         return fd;
     int problem = errno;
-    if (problem == EACCES && mg_owner_explain(path, owner, sizeof owner))
+    if (problem == EACCES && mg_owner_explain(path, R_OK | W_OK, owner, sizeof owner))
         (void)mg_fail(err, MG_ERR_INVALID, "", "%s: run this as that user", owner);
     else
         (void)mg_fail(err, MG_ERR_INVALID, "", "%s: %s", data_dir, strerror(problem));

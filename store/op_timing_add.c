@@ -2,7 +2,10 @@
  *
  * A row is a suspect where it is faster than the device can be, outside 1/5 ... 5 times what the model says scaled by
  * the ratios of its kind, of a batch whose canary was slow, or where no profile names the device, so that nothing says
- * what to expect; it becomes valid when another agent, or the same on another day, agrees within three deviations.
+ * what to expect; it becomes valid when somebody else, or the same on another day, agrees within three deviations.
+ * Somebody else is another agent, of another token where there are tokens; days are those on which a batch came here,
+ * since what it says of its time anybody may write. A deviation counts up to a tenth of the smaller of both times: who
+ * measured badly, or says so, does not agree with everything.
  * The ratios are the last ones accepted of that class and kind, or of another class of the same model of device; where
  * there are fewer than three the model itself judges, never what comes with the row: the first rows of a kind would
  * vouch for themselves. Nor can one agent lead the ratios away step by step: beyond the model's own band only what
@@ -14,7 +17,7 @@
 #include "store_priv.h"
 
 enum { RATIOS = 101, FEWEST_RATIOS = 3, MINUTE_MS = 60000 };
-static const double BAND = 5, CANARY_SLACK = 1.05, DRIFT_SLACK = 0.05;
+static const double BAND = 5, CANARY_SLACK = 1.05, DRIFT_SLACK = 0.05, SPREAD_SHARE = 0.1;
 static const int64_t DAY_MS = 24 * 3600 * 1000;
 
 /* The last ratios measured / model of one kind. */
@@ -29,7 +32,7 @@ struct adding {
     struct mg_op *op;
     struct mg_db *db;
     const struct mg_timing_batch *batch;
-    int64_t class, family, agent, batch_id, at, generation; /* generation: 0 until one is needed */
+    int64_t class, family, agent, batch_id, now, at, generation; /* generation: 0 until one is needed */
     bool distrusted, leases;
     int64_t highest; /* rows of a batch that is new cannot be known beyond this number */
     struct kind *kinds;
@@ -209,20 +212,36 @@ struct others {
     double newest_s, newest_mad;
 };
 
+/* How far apart both times are, in deviations. */
+static double deviations(const struct mg_timing_row *row, double median, double mad)
+{
+    double spread = mad > row->mad_s ? mad : row->mad_s;
+    double most = SPREAD_SHARE * (median < row->median_s ? median : row->median_s);
+    double away = fabs(median - row->median_s);
+    spread = spread < most ? spread : most;
+    return away == 0 ? 0 : away / spread;
+}
+
+/* Whether the row that the statement is at does not come from who posts now, or came on another day. */
+static bool is_independent(const struct adding *a, sqlite3_stmt *stmt)
+{
+    int64_t agent = sqlite3_column_int64(stmt, 1), received_at = sqlite3_column_int64(stmt, 4);
+    const char *token = (const char *)sqlite3_column_text(stmt, 6), *ours = a->batch->token;
+    bool same_token = token && *token && ours && strcmp(token, ours) == 0;
+    return (agent != a->agent && !same_token) || received_at / DAY_MS != a->now / DAY_MS;
+}
+
 static void look_at_other(const struct adding *a, const struct mg_timing_row *row, sqlite3_stmt *stmt,
                           struct others *others)
 {
     double median = sqlite3_column_double(stmt, 2), mad = sqlite3_column_double(stmt, 3);
-    int64_t agent = sqlite3_column_int64(stmt, 1), at = sqlite3_column_int64(stmt, 4);
     bool suspect = sqlite3_column_type(stmt, 5) == SQLITE_NULL;
-    double spread = mad > row->mad_s ? mad : row->mad_s;
-    bool independent = agent != a->agent || at / DAY_MS != a->at / DAY_MS;
     if (!suspect && !others->any_valid) {
         others->any_valid = true;
         others->newest_s = median;
         others->newest_mad = mad;
     }
-    if (!independent || fabs(median - row->median_s) > 3 * spread) {
+    if (!is_independent(a, stmt) || deviations(row, median, mad) > 3) {
         return;
     }
     others->confirmed = true;
@@ -256,9 +275,8 @@ static int64_t generation_of(struct adding *a)
 
 static bool drifts(const struct mg_timing_row *row, const struct others *others)
 {
-    double spread = others->newest_mad > row->mad_s ? others->newest_mad : row->mad_s;
-    double away = fabs(row->median_s - others->newest_s);
-    return others->any_valid && away > 3 * spread && away > DRIFT_SLACK * others->newest_s;
+    return others->any_valid && deviations(row, others->newest_s, others->newest_mad) > 3 &&
+           fabs(row->median_s - others->newest_s) > DRIFT_SLACK * others->newest_s;
 }
 
 static void insert_row(struct adding *a, const struct mg_timing_row *row, int64_t signature, bool suspect, bool drift)
@@ -355,8 +373,8 @@ static int64_t batch_number(struct adding *a)
         id = mg_timing_number(a->db,
                               MG_BIND(a->db, ADD_BATCH, mg_int(a->agent), mg_text(b->batch), mg_int(a->class),
                                       mg_text(b->host), mg_text(b->version), mg_text(b->token), mg_int(a->at),
-                                      mg_int(mg_store_now(a->op->store)), mg_real(b->canary_before_s),
-                                      mg_real(b->canary_after_s), mg_real(b->canary_best_s), mg_int(b->busy)),
+                                      mg_int(a->now), mg_real(b->canary_before_s), mg_real(b->canary_after_s),
+                                      mg_real(b->canary_best_s), mg_int(b->busy)),
                               0);
     }
     return id;
@@ -372,7 +390,7 @@ static void add_batch(struct mg_op *op, struct mg_db *db, const struct mg_timing
                       struct mg_store_timings *answer)
 {
     struct adding a = {.op = op, .db = db, .batch = batch, .answer = answer};
-    int64_t now = mg_store_now(op->store), before = answer->added;
+    int64_t before = answer->added;
     const struct mg_timing_agent agent = {.name = batch->agent,
                                           .host = batch->host,
                                           .version = batch->version,
@@ -381,7 +399,8 @@ static void add_batch(struct mg_op *op, struct mg_db *db, const struct mg_timing
     a.class = mg_timing_class_number(op, db, &batch->class);
     a.family = mg_timing_number(db, MG_BIND(db, CLASS_FAMILY, mg_int(a.class)), a.class);
     a.agent = agent_number(op, db, &agent, a.class);
-    a.at = batch->at > 0 && batch->at < now + 10 * MINUTE_MS ? batch->at : now;
+    a.now = mg_store_now(op->store);
+    a.at = batch->at > 0 && batch->at < a.now + 10 * MINUTE_MS ? batch->at : a.now;
     a.distrusted = is_distrusted(batch);
     a.leases = mg_timing_number(db, MG_BIND(db, HAS_LEASES, mg_int(a.class)), 0) != 0;
     if (!mg_op_ok(op, db)) {
@@ -392,7 +411,7 @@ static void add_batch(struct mg_op *op, struct mg_db *db, const struct mg_timing
         add_row(&a, &batch->rows[i]);
     }
     save_ratios(&a);
-    MG_RUN(db, COUNT_AGENT, mg_int(a.agent), mg_int(answer->added - before), mg_int(now));
+    MG_RUN(db, COUNT_AGENT, mg_int(a.agent), mg_int(answer->added - before), mg_int(a.now));
 }
 
 void mg_op_run_add_timings(struct mg_op *op, struct mg_db *db)

@@ -2,8 +2,8 @@
  *
  * Exactly one connection of one process writes and checkpoints (SQLite up to 3.51.2 can damage a file when two do at
  * the same instant): DIR/lock is held by flock for as long as the store is open. Whether the last stop was clean is
- * written in the file itself: the row `clean` of meta is 0 while the store is open. Who only reads takes no part in
- * all that. */
+ * written in the file itself: the row `clean` of meta is 0 while a daemon has the store open. Who only reads takes
+ * no part in all that. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -113,16 +113,26 @@ static enum mg_store_code check_dir(const mg_store *store, const struct why *why
     return MG_STORE_OK;
 }
 
-/* What a daemon that ran as another user has made: said before anything is tried on it. */
+/* What a daemon that ran as another user has made: said before anything is tried on it. Profiles and tokens may be
+ * somebody else's, who puts them there: serving reads them. */
 static enum mg_store_code check_owners(const mg_store *store, const struct why *why)
 {
-    static const char *const names[] = {"lock",  "store.db", "store.db-wal", "store.db-shm", "cache",
-                                        "spool", "backup",   "devices",      "tokens.json",  "tokens.lock"};
+    static const struct {
+        const char *name;
+        int need;
+    } files[] = {{"lock", R_OK | W_OK},
+                 {"store.db", R_OK | W_OK},
+                 {"store.db-wal", R_OK | W_OK},
+                 {"store.db-shm", R_OK | W_OK},
+                 {"cache", R_OK | W_OK},
+                 {"spool", R_OK | W_OK},
+                 {"devices", R_OK},
+                 {"tokens.json", R_OK}};
     char text[4400];
     bool foreign = false;
-    for (size_t i = 0; !foreign && i < sizeof names / sizeof *names; i++) {
-        char *path = text_of("%s/%s", store->dir, names[i]);
-        foreign = mg_owner_explain(path, text, sizeof text);
+    for (size_t i = 0; !foreign && i < sizeof files / sizeof *files; i++) {
+        char *path = text_of("%s/%s", store->dir, files[i].name);
+        foreign = mg_owner_explain(path, files[i].need, text, sizeof text);
         free(path);
     }
     return !foreign ? MG_STORE_OK
@@ -341,7 +351,8 @@ static enum mg_store_code open_files(mg_store *store, const struct why *why)
     /* Every operation has a savepoint: its old pages go to memory rather than to a file in /tmp. Not before the
      * migrations, which may sort whole tables. */
     mg_db_exec(writer, "PRAGMA temp_store = MEMORY");
-    if (mg_db_prepare(writer) != MG_STORE_OK || mark(writer, "0") != MG_STORE_OK) {
+    const char *clean = store->config.leave_mark && !store->unclean ? "1" : "0";
+    if (mg_db_prepare(writer) != MG_STORE_OK || mark(writer, clean) != MG_STORE_OK) {
         return refused(store, writer->code, writer->message, why);
     }
     if (mg_db_open(reader, store->path, MG_DB_READER) != MG_STORE_OK || mg_db_prepare(reader) != MG_STORE_OK) {
@@ -439,7 +450,9 @@ void mg_store_close(mg_store *store)
         return;
     }
     db->fault = NULL;
-    mark(db, "1");
+    if (!store->config.leave_mark) {
+        mark(db, "1");
+    }
     sqlite3_wal_checkpoint_v2(db->handle, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
     release(store);
 }

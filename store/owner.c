@@ -21,10 +21,10 @@ static void name_user(uid_t user, char *text, size_t size)
     }
 }
 
-static bool explain(const char *path, const struct stat *info, char *text, size_t size)
+static bool explain(const char *path, const struct stat *info, int need, char *text, size_t size)
 {
     char owner[64], self[64];
-    int need = S_ISDIR(info->st_mode) ? R_OK | W_OK | X_OK : R_OK | W_OK;
+    need |= S_ISDIR(info->st_mode) ? X_OK : 0;
     if (info->st_uid == geteuid() || faccessat(AT_FDCWD, path, need, AT_EACCESS) == 0) {
         return false;
     }
@@ -46,7 +46,7 @@ static bool go_up(char *path)
     return true;
 }
 
-bool mg_owner_explain(const char *path, char *text, size_t size)
+bool mg_owner_explain(const char *path, int need, char *text, size_t size)
 {
     char at[PATH_MAX];
     struct stat info;
@@ -59,5 +59,5 @@ bool mg_owner_explain(const char *path, char *text, size_t size)
             return false;
         }
     }
-    return explain(at, &info, text, size);
+    return explain(at, &info, need, text, size);
 }

@@ -5,8 +5,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* After an access that was refused: of the path, or of the folder above it that hides it, whose it is and who we are:
- * "/data/lock belongs to root (mode 600), and this process runs as bob". False, `text` empty: owners are not why. */
-bool mg_owner_explain(const char *path, char *text, size_t size);
+/* Of the path, or of the folder above it that hides it, whose it is and who we are, where it refuses us what we need
+ * (R_OK, perhaps with W_OK): "/data/lock belongs to root (mode 600), and this process runs as bob". False, `text`
+ * empty: owners are not why. */
+bool mg_owner_explain(const char *path, int need, char *text, size_t size);
 
 #endif

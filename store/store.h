@@ -269,6 +269,7 @@ typedef void mg_store_cb(void *ctx, const struct mg_store_result *result);
 struct mg_store_config {
     const char *dir; /* made if missing (its parent must exist) */
     bool read_only;  /* beside whoever has it open: no lock, no writes (they end as CLOSED), nothing is made */
+    bool leave_mark; /* not a daemon's: whether the last one stopped cleanly is still known afterwards */
     void (*notify)(void *ctx); /* called from the store's threads; may be NULL */
     void *notify_ctx;
     int64_t (*now_ms)(void *ctx); /* NULL: the clock; tests replace it */
@@ -283,7 +284,8 @@ struct mg_store_config {
  * before a migration, migrates, starts the threads. Blocks; call it before the loop runs. On failure *store is NULL
  * and `message` (size bytes, always terminated) says why. */
 enum mg_store_code mg_store_open(mg_store **store, const struct mg_store_config *config, char *message, size_t size);
-/* Ends every operation started, runs their callbacks, checkpoints, marks the stop as clean, frees. NULL is fine.
+/* Ends every operation started, runs their callbacks, checkpoints, marks the stop as clean (but for leave_mark), frees.
+ * NULL is fine.
  * No other thread may start operations any more. */
 void mg_store_close(mg_store *store);
 /* Runs the callbacks of what is complete; returns how many. */

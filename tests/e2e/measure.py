@@ -1,12 +1,15 @@
 """Operators timed and plans executed on the processor."""
+import contextlib
 import json
 import os
 import signal
+import socket
+import sqlite3
 import subprocess
 import tempfile
 import time
 
-from libe2e import MAGISD, Daemon, Tests
+from libe2e import MAGISD, Daemon, Tests, read_all, status_of
 
 NET = ["zoo:mlp", "--set", "batch=32", "--training", "loss=mse,optimizer=sgd"]
 home = tempfile.mkdtemp(prefix="magisd-measure-", dir=os.environ.get("MAGIS_TMP"))
@@ -213,6 +216,52 @@ def test_kept(t):
     owner.close()
 
 
+def jobs_in(data):
+    """All that the store has of jobs, and its mark of a clean stop."""
+    with contextlib.closing(sqlite3.connect(data + "/store.db")) as db:
+        return (list(db.execute("SELECT * FROM jobs")), list(db.execute("SELECT value FROM meta WHERE key = 'clean'")))
+
+
+def ask_socket(data, asked):
+    with socket.socket(socket.AF_UNIX) as peer:
+        peer.connect(data + "/timings.sock")
+        peer.sendall(asked + b" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        return status_of(read_all(peer))
+
+
+def test_jobs_at_rest(t):
+    """A command that works on a directory leaves its jobs alone, however it ends."""
+    data = path("rest")
+    daemon = Daemon("--workers", "1", data=data)
+    for name in ("running", "queued"):
+        daemon.post("/optimize", {"zoo": {"model": "mlp"}, "device": "h200", "name": name, "budget": {"seconds": 60}})
+    while daemon.get("/jobs?state=running").json["jobs"] == []:
+        time.sleep(0.05)
+    daemon.stop(signal.SIGKILL)
+    before = jobs_in(data)
+    t.equal("one was running, uncleanly", (len(before[0]), before[1]), (2, [("0",)]))
+    t.equal("stats", run("timings", "stats", "--data", data).returncode, 0)
+    t.equal("nothing has changed", jobs_in(data), before)
+    for n, number in enumerate((signal.SIGTERM, signal.SIGKILL)):
+        write_wants("rest.ndjson", 300, 1 + 300 * n)
+        running = subprocess.Popen([MAGISD, "measure", "--from", path("rest.ndjson"), "--device", "cpu", "--data", data,
+                                    "--max-seconds", "20"], stderr=subprocess.PIPE, text=True)
+        while not os.path.exists(data + "/timings.sock") and running.poll() is None:
+            time.sleep(0.02)
+        time.sleep(0.5)
+        own = int(open(data + "/lock").read())
+        t.equal("it serves timings alone", [ask_socket(data, asked) for asked in (b"GET /timings", b"GET /jobs", b"GET /healthz")], [200, 404, 404])
+        os.kill(running.pid if number == signal.SIGTERM else own, number)
+        time.sleep(0.2)
+        running.terminate()
+        running.communicate(timeout=100)
+        t.equal("ended by %d nothing has changed" % number, jobs_in(data), before)
+    with contextlib.closing(sqlite3.connect(data + "/store.db")) as db, db:
+        db.execute("UPDATE meta SET value = '1' WHERE key = 'clean'")
+    t.equal("imported", run("timings", "import", path("got.ndjson"), "--data", data).returncode, 0)
+    t.equal("nor after a clean stop", jobs_in(data), (before[0], [("1",)]))
+
+
 def test_handed_over(t):
     """--server: to a daemon, also to one that is away for a while."""
     daemon = Daemon(data=path("served"))
@@ -271,5 +320,5 @@ def test_plan(t):
 
 
 tests = Tests()
-tests.run(test_usage, test_rows, test_ended, test_profile, test_run, test_kept, test_handed_over, test_plan)
+tests.run(test_usage, test_rows, test_ended, test_profile, test_run, test_kept, test_jobs_at_rest, test_handed_over, test_plan)
 tests.end()

@@ -12,11 +12,15 @@ import time
 from libe2e import MAGISD, Tests
 
 NOBODY = 65534
-LOCK = "/tmp/magisd-cpu.lock"
 home = tempfile.mkdtemp(prefix="magisd-owners-", dir="/tmp")
 os.chmod(home, 0o755)
 program = os.path.join(home, "magisd")
 shutil.copy(MAGISD, program)
+locks = os.path.join(home, "locks")
+LOCK = os.path.join(locks, "magisd-cpu.lock")
+os.mkdir(locks)
+os.chmod(locks, 0o1777)
+os.environ["MAGISD_LOCK_DIR"] = locks  # whoever else measures on this machine is not kept from it
 WANT = json.dumps({"op": "add", "signature": "f32;f32[64],f32[64]->f32[64]"}) + "\n"
 
 
@@ -69,8 +73,31 @@ def test_directory(t):
     t.equal("root may all", root.returncode, 0)
 
 
+def test_only_read(t):
+    """What serving need not write may be somebody else's: profiles and tokens that root puts there."""
+    data = path("managed")
+    serve_once(data)
+    t.equal("a token", run("token", "add", "somebody", "--role", "measure", "--data", data).returncode, 0)
+    subprocess.run(["chown", "-R", str(NOBODY), data], check=True)
+    os.mkdir(data + "/devices")
+    for name, mode in (("devices", 0o755), ("tokens.json", 0o644), ("backup", 0o700), ("tokens.lock", 0o600)):
+        os.chown(os.path.join(data, name), 0, 0)
+        os.chmod(os.path.join(data, name), mode)
+    served = subprocess.Popen([program, "serve", "--data", data, "--listen", "127.0.0.1:0", "--port-file", data + "/port"],
+                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, user=NOBODY)
+    while not os.path.exists(data + "/port") and served.poll() is None:
+        time.sleep(0.02)
+    t.equal("is served", served.poll(), None)
+    served.terminate()
+    _, err = served.communicate(timeout=30)
+    t.equal("and ends well", (served.returncode, [line for line in err.splitlines() if not line.startswith("{")]), (0, []))
+    os.chmod(data + "/tokens.json", 0o600)
+    refused(t, "tokens that cannot be read", run("serve", "--data", data, "--listen", "127.0.0.1:0", user=NOBODY), data + "/tokens.json")
+
+
 def test_lock_of_root(t):
     measure = ["measure", "--from", path("want"), "--device", "cpu"]
+    os.unlink(LOCK)  # that of whoever measured before
     t.equal("measured by root", run(*measure).returncode, 0)
     os.chmod(LOCK, 0o644)
     done = run(*measure, user=NOBODY)
@@ -120,12 +147,28 @@ def test_lock_that_is_held(t):
     t.check("then it measures", waiting.returncode == 0 and "1 operators measured" in err, err)
 
 
+def test_lock_that_is_no_file(t):
+    os.unlink(LOCK)
+    os.mkfifo(LOCK)
+    measured = run("measure", "--from", path("want"), "--device", "cpu")
+    t.check("a pipe is not waited for", measured.returncode == 1 and LOCK + " is no file" in measured.stderr and not measured.stdout, measured)
+    os.unlink(LOCK)
+    os.symlink(path("want"), LOCK)
+    measured = run("measure", "--from", path("want"), "--device", "cpu")
+    t.check("a link is not followed", measured.returncode == 1 and "cannot be locked: " + LOCK in measured.stderr, measured)
+    os.unlink(LOCK)
+    nowhere = run("measure", "--from", path("want"), "--device", "cpu", "--lock-dir", path("nowhere"))
+    t.check("no such directory", nowhere.returncode == 1 and path("nowhere") + "/magisd-cpu.lock" in nowhere.stderr and
+            "--lock-dir" in nowhere.stderr, nowhere)
+
+
+
 open(path("want"), "w").write(WANT)
 tests = Tests()
 if os.geteuid() == 0:
-    tests.run(test_directory, test_lock_of_root)
+    tests.run(test_directory, test_only_read, test_lock_of_root)
 else:
     print("SKIPPED: only root can make files of another user; that these are named is not tested")
-tests.run(test_lock_that_is_held)
+tests.run(test_lock_that_is_held, test_lock_that_is_no_file)
 shutil.rmtree(home, ignore_errors=True)
 tests.end()

@@ -138,7 +138,11 @@ def test_trust(t):
     t.equal("beyond three deviations is no agreement", (answer["suspect"], answer["confirmed"]), (1, 0))
     yesterday = int(time.time() * 1000) - DAY
     answer = daemon.post("/timings", batch("a2", "old", [row(0, "add", add_of(500), 9e-4)], at=yesterday)).json
-    t.equal("another day agrees", (answer["suspect"], answer["confirmed"]), (0, 1))
+    t.equal("no day is another because a batch says so", (answer["suspect"], answer["confirmed"]), (1, 0))
+    wild = daemon.post("/timings", batch("a3", "wild", [row(0, "add", add_of(500), 9e-4, mad_s=1)]))
+    t.check("a spread that no measurement has", wild.status == 422 and "mad_s is above median_s" in wild.json["detail"], wild)
+    rough = daemon.post("/timings", batch("a3", "rough", [row(0, "add", add_of(500), 0.9, mad_s=0.9)])).json
+    t.equal("agrees with nothing", (rough["suspect"], rough["confirmed"]), (1, 0))
     slow = batch("a1", "slow", [row(0, "add", add_of(600), 6e-6)], canary={"before_s": 1.0, "after_s": 1.1, "best_s": 1.0})
     t.equal("a slow canary makes suspects", daemon.post("/timings", slow).json["suspect"], 1)
     busy = batch("a1", "busy", [row(0, "add", add_of(700), 6e-6)], busy=True)

@@ -77,6 +77,7 @@ static struct mg_timing_row row_of(uint32_t number, const char *signature, doubl
 }
 
 static const char *class_id = CLASS;
+static int64_t measured_at; /* as batches say; 0: now */
 
 static const struct timings_got *post(const char *agent, const char *token, const char *name,
                                       const struct mg_timing_row *rows, size_t n)
@@ -87,6 +88,7 @@ static const struct timings_got *post(const char *agent, const char *token, cons
                                           .batch = name,
                                           .token = token,
                                           .class = {class_id, "card", "{\"device\":\"card\"}"},
+                                          .at = measured_at,
                                           .rows = rows,
                                           .n_rows = n};
     return ASK(add_timings, &batch, 1);
@@ -150,6 +152,41 @@ Test(store_timings, a_suspect_waits_for_another_agent_or_day)
     cr_expect_eq(got.suspect, 0);
     fixture_set_now(&f, f.now + 24 * 3600 * 1000);
     cr_expect_eq(post("one", "t", "b5", &fast, 1)->confirmed, 1, "or the same on another day");
+}
+
+Test(store_timings, nobody_is_somebody_else)
+{
+    const struct mg_timing_row slow = row_of(0, "dddd", 8e-3);
+    measured_at = f.now - 24 * 3600 * 1000;
+    cr_expect_eq(post("one", "t", "b1", &slow, 1)->suspect, 1);
+    measured_at = f.now;
+    cr_expect_eq(post("one", "t", "b2", &slow, 1)->suspect, 1, "days are those of the store, not what batches say");
+    cr_expect_eq(post("two", "t", "b1", &slow, 1)->suspect, 1,
+                 "one token is one party, whatever its agents are called");
+    fixture_set_now(&f, f.now + 24 * 3600 * 1000);
+    cr_expect_eq(post("one", "t", "b3", &slow, 1)->confirmed, 3, "which agrees with itself on another day");
+    measured_at = 0;
+    const struct mg_timing_row odd = row_of(0, "eeeee", 8e-3);
+    post("three", "", "b1", &odd, 1);
+    cr_expect_eq(post("four", "", "b1", &odd, 1)->confirmed, 1, "where there are no tokens an agent is its name");
+}
+
+Test(store_timings, who_measures_badly_does_not_agree_with_everything)
+{
+    struct mg_timing_row slow = row_of(0, "dddd", 8e-3), vague = row_of(0, "dddd", 8.0);
+    post("one", "t", "b1", &slow, 1);
+    vague.mad_s = vague.median_s;
+    cr_expect_eq(post("two", "u", "b1", &vague, 1)->suspect, 1, "a thousand times as long");
+    vague.median_s = 12e-3;
+    cr_expect_eq(post("two", "u", "b2", &vague, 1)->suspect, 1, "half as long again");
+    vague.median_s = 9e-3;
+    cr_expect_eq(post("two", "u", "b3", &vague, 1)->confirmed, 1, "not further than three tenths");
+    vague = row_of(0, "a", 1e-3);
+    post("one", "t", "b2", &vague, 1);
+    vague.median_s = vague.mad_s = 2e-3;
+    post("two", "u", "b4", &vague, 1);
+    list();
+    cr_expect(got.n_rows == 6 && got.drifts[5], "nor is its drift hidden");
 }
 
 /* Rows of `factor` times what the model says, of operators that nobody has measured yet. */

@@ -56,6 +56,25 @@ Test(timing_parse, lines_leave_only_what_they_say)
     free(p.text);
 }
 
+Test(timing_parse, a_spread_above_its_median_is_refused)
+{
+    char text[400];
+    for (int wide = 0; wide < 2; wide++) {
+        struct posted p = {.text = text};
+        struct mg_error err = {0};
+        p.size = (size_t)sprintf(text,
+                                 "{\"agent\":\"a\",\"batch\":\"b\",\"class\":{\"device\":\"d\"}}\n"
+                                 "{\"row\":0,\"op\":\"add\",\"signature\":\"f32;f32[1],f32[1]->f32[1]\",\"n\":9,"
+                                 "\"median_s\":1e-6,\"mad_s\":%s,\"min_s\":1e-6}\n",
+                                 wide ? "1.1e-6" : "1e-6");
+        mg_arena_init(&p.arena, SIZE_MAX);
+        enum mg_code code = mg_arena_guard(&p.arena, read_lines, &p, &err);
+        cr_expect_eq(code, wide ? MG_ERR_INVALID : MG_OK);
+        cr_expect(!wide || strstr(err.message, "line 2: mad_s is above median_s"), "%s", err.message);
+        mg_arena_release(&p.arena);
+    }
+}
+
 Test(timing_parse, too_little_memory_is_an_error_and_leaves_nothing)
 {
     struct posted p = make_posted();
