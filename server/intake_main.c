@@ -164,6 +164,21 @@ static void explain_decoding(const struct mg_intake_ask *a, const char *problem,
         mg_fail(err, MG_ERR_LIMIT, "", "the body is larger than %llu bytes", limit);
 }
 
+/* Says what is too large: the body may have a few bytes that ask for a network of any size. */
+static void explain_memory(const struct mg_intake_ask *a, struct mg_error *err)
+{
+    unsigned long long budget = a->arena.limit;
+    if (a->question->kind != MG_INTAKE_SUBMIT && a->question->kind != MG_INTAKE_ESTIMATE)
+        return;
+    if (a->request.model)
+        mg_fail(err, MG_ERR_NOMEM, "/zoo",
+                "the zoo's %.60s of this size takes more than the %llu bytes of memory that there are for a network",
+                a->request.model, budget);
+    else
+        mg_fail(err, MG_ERR_NOMEM, a->request.graph ? "/graph" : "",
+                "the network of the body takes more than the %llu bytes of memory that there are for one", budget);
+}
+
 static bool answer(struct mg_intake_ask *a)
 {
     struct mg_error err = {.code = MG_OK};
@@ -175,6 +190,8 @@ static bool answer(struct mg_intake_ask *a)
         explain_decoding(a, problem, &err);
     } else {
         enum mg_code code = mg_arena_guard(&a->arena, answer_guarded, a, &err);
+        if (code == MG_ERR_NOMEM)
+            explain_memory(a, &err);
         if (code != MG_OK)
             problem = problem_of(a, code);
     }

@@ -231,6 +231,17 @@ static enum mg_code check_training(struct building *b)
     return MG_OK;
 }
 
+/* Declared values, and results that are not declared. */
+static size_t count_values(const struct native_document *d)
+{
+    size_t given = 0, made = 0;
+    for (size_t i = 0; i < d->value_count; i++)
+        given += d->values[i].kind != MG_KIND_COMPUTED;
+    for (size_t i = 0; i < d->op_count; i++)
+        made += d->ops[i].outputs.count;
+    return given + made > d->value_count ? given + made : d->value_count;
+}
+
 enum mg_code mg_native_build(const struct native_document *document, struct mg_arena *scratch, struct mg_arena *arena,
                              struct mg_graph **out, struct mg_error *err)
 {
@@ -240,6 +251,7 @@ enum mg_code mg_native_build(const struct native_document *document, struct mg_a
                          .scratch = scratch,
                          .err = err ? err : &ignored,
                          .operands = MG_NEW_ARRAY(scratch, mg_value, MG_MAX_OPERANDS)};
+    mg_graph_reserve(b.g, document->op_count, count_values(document));
     b.g->math = document->math;
     b.g->source = document->source ? mg_arena_strdup(arena, document->source) : NULL;
     MG_TRY(add_values(&b));

@@ -2,6 +2,7 @@
 import gzip
 import http.client
 import json
+import os
 import re
 import subprocess
 import threading
@@ -165,6 +166,21 @@ def test_estimate(t):
     t.equal("estimate", answer.status, 200)
     for key in ("original", "lower_bound_bytes", "unsupported"):
         t.check("estimate has " + key, key in answer.json, answer)
+
+
+def test_large(t):
+    """200,000 operators are what there is room for; a body that is small itself is not what is too large."""
+    if os.environ.get("MAGIS_SANITIZER"):
+        return  # they take more memory and processor time than intake has
+    def bert(layers):
+        return dict(mlp(), zoo={"model": "bert-base", "layers": layers}, training={"loss": "mse", "optimizer": "adam"})
+    answer = daemon.request("POST", "/estimate", bert(1400), timeout=120)
+    t.equal("nearly as many as there may be", (answer.status, answer.json.get("graph", {}).get("operators")),
+            (200, 194668))
+    answer = daemon.request("POST", "/estimate", bert(4000), timeout=120)
+    t.equal("too many", (answer.status, answer.json.get("type"), answer.json.get("pointer")),
+            (422, "/errors/too-much-memory", "/zoo"))
+    t.check("it says of what", "bert-base" in answer.json["detail"], answer.json)
 
 
 def test_own_device(t):
@@ -347,7 +363,7 @@ def test_busy_answers(t):
 
 daemon = Daemon("--workers", "2")
 tests = Tests()
-tests.run(test_submit, test_results, test_refusals, test_estimate, test_own_device, test_list, test_changes, test_cancel, test_events,
+tests.run(test_submit, test_results, test_refusals, test_estimate, test_large, test_own_device, test_list, test_changes, test_cancel, test_events,
           test_poll_waits, test_several, test_reuse, test_busy_answers)
 tests.equal("stops cleanly", daemon.close(), 0)
 tests.end()
