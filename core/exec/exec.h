@@ -50,10 +50,10 @@ double **mg_exec_random_values(const struct mg_graph *g, uint64_t seed, int64_t 
 
 /* Executes a plan literally: one arena of the stated size (one slot for each byte, divided by the
  * dtypes' common size), the stated offsets, regions part by part, host copies for stores. Fresh and
- * freed storage holds NaN, the arena is guarded at both ends; reading NaN, an instance that is not alive, or a box that
- * an instance does not hold fails with MG_ERR_REJECTED and names the step. `given`: as for mg_exec_graph, computed
- * values are ignored. results[v] receives the final array of every graph output and of every updated weight and state,
- * NULL elsewhere. */
+ * freed storage holds poison, the arena is guarded at both ends; reading poison, an instance that is not alive, or a
+ * box that an instance does not hold fails with MG_ERR_REJECTED and names the step. `given`: as for mg_exec_graph,
+ * computed values are ignored. results[v] receives the final array of every graph output and of every updated weight
+ * and state, NULL elsewhere. */
 enum mg_code mg_exec_plan(const struct mg_graph *g, const struct mg_plan *plan, uint64_t seed, double *const *given,
                           double **results, struct mg_arena *arena, struct mg_error *err) MG_WARN_UNUSED;
 

@@ -102,16 +102,10 @@ enum mg_code mg_run_allocate(struct mg_runner *run, uint32_t instance, const str
     return mg_run_act(run, &(struct mg_action){.kind = MG_ACTION_ALLOCATE, .out = &place, .bytes = storage->bytes});
 }
 
-uint32_t mg_run_view_chain(const struct mg_runner *run, uint32_t instance, mg_op *chain)
+uint32_t mg_run_view_chain(const struct mg_runner *run, uint32_t instance, const mg_op **chain)
 {
     const struct mg_instance *info = &run->plan->instances[instance];
-    mg_value value = info->value, base = run->plan->instances[info->view_of].value;
-    uint32_t count = 0;
-    while (value != base && count < MG_MAX_AXES * 4 && run->g->values[value].producer != MG_NONE) {
-        chain[count++] = run->g->values[value].producer;
-        value = run->g->ops[chain[count - 1]].in[0];
-    }
-    return value == base ? count : 0;
+    return mg_graph_view_chain(run->g, info->value, run->plan->instances[info->view_of].value, run->arena, chain);
 }
 
 static bool first_parts(const struct mg_runner *run)
@@ -170,8 +164,8 @@ enum mg_code mg_run_resolve(struct mg_runner *run, uint32_t instance, struct mg_
         return mg_run_refuse(run, "an operand is not alive");
     if (base == instance)
         return MG_OK;
-    mg_op chain[MG_MAX_AXES * 4];
-    uint32_t count = mg_run_view_chain(run, instance, chain);
+    const mg_op *chain;
+    uint32_t count = mg_run_view_chain(run, instance, &chain);
     if (!count)
         return mg_run_refuse(run, "a view does not lead to its base");
     for (uint32_t i = count; i-- > 0;) {

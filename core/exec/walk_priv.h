@@ -67,7 +67,7 @@ uint32_t mg_run_element_size(const struct mg_runner *run, mg_value value);
 enum mg_code mg_run_act(struct mg_runner *run, struct mg_action *action);
 enum mg_code mg_run_allocate(struct mg_runner *run, uint32_t instance, const struct mg_run_box *box);
 /* The instance's view operators from its base on, nearest to the base last. */
-uint32_t mg_run_view_chain(const struct mg_runner *run, uint32_t instance, mg_op *chain);
+uint32_t mg_run_view_chain(const struct mg_runner *run, uint32_t instance, const mg_op **chain);
 /* What the instance holds; for views, what follows from its base and the view operators, cut as the base is. */
 enum mg_code mg_run_resolve(struct mg_runner *run, uint32_t instance, struct mg_holding *out);
 /* The place of a box of an instance that is read. */

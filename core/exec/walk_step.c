@@ -243,14 +243,14 @@ static bool first_reader(const struct mg_runner *run, uint32_t instance, mg_op *
         const struct mg_step *step = &run->plan->steps[s];
         for (uint32_t i = 0; step->kind == MG_STEP_COMPUTE && i < step->in_count; i++) {
             uint32_t read = mg_run_in(run, step, i);
-            mg_op chain[MG_MAX_AXES * 4];
+            const mg_op *chain;
             *op = step->op;
             *slot = i;
             if (read == instance)
                 return true;
             if (run->plan->instances[read].view_of != instance)
                 continue;
-            uint32_t count = mg_run_view_chain(run, read, chain);
+            uint32_t count = mg_run_view_chain(run, read, &chain);
             *slot = 0;
             *op = count ? chain[count - 1] : step->op;
             return count > 0;

@@ -140,8 +140,8 @@ static enum mg_code apply_view(struct mg_onnx_walk *w, mg_op op, mg_value result
 static enum mg_code apply_views(struct mg_onnx_walk *w, mg_value value, mg_value base, struct mg_onnx_held *held,
                                 struct mg_onnx_held *cache)
 {
-    mg_op chain[MG_VIEW_CHAIN];
-    uint32_t count = mg_view_chain(w->e, value, base, chain);
+    const mg_op *chain;
+    uint32_t count = mg_graph_view_chain(w->e->g, value, base, w->e->arena, &chain);
     if (!count && value != base)
         return refuse(w, "a view of the plan does not lead to its base");
     for (uint32_t i = count; i-- > 0;) {

@@ -18,23 +18,13 @@ uint32_t mg_step_body_end(const struct mg_export *e, uint32_t begin)
     return (uint32_t)e->plan->step_count;
 }
 
-uint32_t mg_view_chain(const struct mg_export *e, mg_value value, mg_value base, mg_op chain[MG_VIEW_CHAIN])
-{
-    uint32_t count = 0;
-    while (value != base && count < MG_VIEW_CHAIN && e->g->values[value].producer != MG_NONE) {
-        chain[count++] = e->g->values[value].producer;
-        value = e->g->ops[chain[count - 1]].in[0];
-    }
-    return value == base ? count : 0;
-}
-
 bool mg_first_reader(const struct mg_export *e, uint32_t begin, uint32_t instance, mg_op *op, uint32_t *slot)
 {
     uint32_t end = mg_step_body_end(e, begin);
     for (uint32_t s = begin + 1; s < end; s++) {
         const struct mg_step *step = &e->plan->steps[s];
         for (uint32_t i = 0; step->kind == MG_STEP_COMPUTE && i < step->in_count; i++) {
-            mg_op chain[MG_VIEW_CHAIN];
+            const mg_op *chain;
             uint32_t read = mg_step_in(e, step, i);
             *op = step->op;
             *slot = i;
@@ -42,8 +32,8 @@ bool mg_first_reader(const struct mg_export *e, uint32_t begin, uint32_t instanc
                 return true;
             if (mg_instance_at(e, read)->view_of != instance)
                 continue;
-            uint32_t count =
-                mg_view_chain(e, mg_instance_at(e, read)->value, mg_instance_at(e, instance)->value, chain);
+            uint32_t count = mg_graph_view_chain(e->g, mg_instance_at(e, read)->value,
+                                                 mg_instance_at(e, instance)->value, e->arena, &chain);
             *slot = 0;
             *op = count ? chain[count - 1] : step->op;
             return count > 0;

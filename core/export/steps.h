@@ -23,9 +23,6 @@ static inline const struct mg_instance *mg_instance_at(const struct mg_export *e
 bool mg_instance_given(const struct mg_export *e, uint32_t instance);
 /* The step that ends the region which step `begin` begins. */
 uint32_t mg_step_body_end(const struct mg_export *e, uint32_t begin);
-/* The view operators between a value and its base, the one next to the base last; 0 if they do not lead there. */
-enum { MG_VIEW_CHAIN = 64 };
-uint32_t mg_view_chain(const struct mg_export *e, mg_value value, mg_value base, mg_op chain[MG_VIEW_CHAIN]);
 /* The operator and operand that first read `instance`, or a view of it, after step `begin` in its region. */
 bool mg_first_reader(const struct mg_export *e, uint32_t begin, uint32_t instance, mg_op *op, uint32_t *slot);
 /* By value: the first instance of it that is no view and for which `holds`, or MG_NONE. */

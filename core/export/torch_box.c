@@ -188,8 +188,8 @@ static enum mg_code apply_view(const struct mg_torch *t, mg_op op, mg_value resu
 
 enum mg_code mg_torch_view(const struct mg_torch *t, mg_value value, mg_value base, struct mg_torch_held *held)
 {
-    mg_op chain[MG_VIEW_CHAIN];
-    uint32_t count = mg_view_chain(t->e, value, base, chain);
+    const mg_op *chain;
+    uint32_t count = mg_graph_view_chain(t->e->g, value, base, t->e->arena, &chain);
     if (!count && value != base)
         return mg_fail(t->e->err, MG_ERR_INVALID, "", "a view of the plan does not lead to its base");
     for (uint32_t i = count; i-- > 0;) {

@@ -236,6 +236,9 @@ bool mg_op_is_addend(const struct mg_graph *g, mg_op op, uint32_t slot);
  * operators and addends of products: every element of the result needs that operand at the same index only. */
 bool mg_op_may_reuse(const struct mg_graph *g, mg_op op, uint32_t slot);
 bool mg_layout_contiguous(const struct mg_shape *shape, const int64_t *stride);
+/* The view operators between a value and its base, the one next to the base last; 0 if they do not lead there. */
+uint32_t mg_graph_view_chain(const struct mg_graph *g, mg_value value, mg_value base, struct mg_arena *arena,
+                             const mg_op **chain);
 
 const struct mg_attr *mg_op_attr(const struct mg_op_info *op, enum mg_attr_key key); /* NULL if not in the schema */
 int64_t mg_op_attr_int(const struct mg_op_info *op, enum mg_attr_key key);

@@ -101,3 +101,26 @@ bool mg_derive_layout(const struct mg_graph *g, mg_op op, uint32_t slot, const s
         return false;
     }
 }
+
+static bool made_by_view(const struct mg_graph *g, mg_value value)
+{
+    return g->values[value].producer != MG_NONE && g->ops[g->values[value].producer].is_view;
+}
+
+uint32_t mg_graph_view_chain(const struct mg_graph *g, mg_value value, mg_value base, struct mg_arena *arena,
+                             const mg_op **chain)
+{
+    uint32_t count = 0;
+    mg_value v = value;
+    for (; v != base && made_by_view(g, v); count++)
+        v = g->ops[g->values[v].producer].in[0];
+    if (v != base)
+        return 0;
+    mg_op *ops = MG_NEW_ARRAY(arena, mg_op, count);
+    for (uint32_t i = 0; i < count; i++) {
+        ops[i] = g->values[value].producer;
+        value = g->ops[ops[i]].in[0];
+    }
+    *chain = ops;
+    return count;
+}

@@ -153,3 +153,26 @@ Test(export_large, onnx_split)
         bench_close(&b);
     }
 }
+
+Test(export_large, a_long_chain_of_views)
+{
+    static const enum mg_export_format formats[] = {MG_EXPORT_TORCH, MG_EXPORT_ONNX};
+    struct bench b;
+    struct mg_plan *plan;
+    bench_open(&b);
+    mg_value v = input(&b, "x", SHAPE(4, 6));
+    for (int i = 0; i < 101; i++)
+        v = op1(&b, MG_OP_TRANSPOSE, NULL, VALUES(v), NO_ATTRS);
+    mg_graph_add_output(b.g, op1(&b, MG_OP_RELU, NULL, VALUES(v), NO_ATTRS));
+    cr_assert(normalise(&b), "%s", b.err.message);
+    cr_assert_eq(mg_plan_original(b.n, mg_device_builtin("rtx3090"), &b.arena, &plan, &b.err), MG_OK);
+    for (int i = 0; i < 2; i++) {
+        struct mg_writer w;
+        mg_writer_init(&w);
+        cr_assert_eq(mg_export_write(formats[i], &w, b.n, plan, NULL, &b.arena, &b.err), MG_OK, "%s", b.err.message);
+        cr_assert(mg_writer_finish(&w));
+        cr_expect_eq(count_bytes(&w, i ? "Transpose" : ".permute("), 101);
+        mg_writer_release(&w);
+    }
+    bench_close(&b);
+}
