@@ -1,4 +1,5 @@
 /* `magisd token add NAME --role R | list | revoke NAME`: works on DIR/tokens.json, beside a running daemon too. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,8 +26,10 @@ static double read_expiry(const char *text)
 {
     char *end;
     struct tm day = {0};
+    size_t digits = strspn(text, "0123456789.");
     double count = strtod(text, &end);
-    if (end != text && (strcmp(end, "d") == 0 || strcmp(end, "h") == 0))
+    bool counted = digits && end == text + digits; /* no 1e3, 0x10 or inf */
+    if (counted && (strcmp(end, "d") == 0 || strcmp(end, "h") == 0))
         return count * (*end == 'd' ? 86400 : 3600);
     const char *rest = strptime(text, "%Y-%m-%d", &day);
     const int given = day.tm_mday;
@@ -78,6 +81,22 @@ static int add(const struct mg_options *options, const char *name)
     return MG_EXIT_DONE;
 }
 
+/* Of a daemon, or where a token was made: other directories hold none that could be listed or revoked. */
+static enum mg_code check_data_dir(const char *dir, struct mg_error *err)
+{
+    static const char *const names[] = {"tokens.json", "store.db"};
+    char path[4200];
+    struct stat st;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        snprintf(path, sizeof path, "%s/%s", dir, names[i]);
+        if (stat(path, &st) == 0 || (errno != ENOENT && errno != ENOTDIR))
+            return MG_OK; /* what is wrong with it is said by who reads it */
+    }
+    if (stat(dir, &st) != 0)
+        return mg_fail(err, MG_ERR_INVALID, "", "%s: %s; --data names the daemon's directory", dir, strerror(errno));
+    return mg_fail(err, MG_ERR_INVALID, "", "%s holds no data of magisd; --data names the daemon's directory", dir);
+}
+
 static void print_time(int64_t ms)
 {
     char text[32] = "-";
@@ -93,7 +112,8 @@ static int list(const struct mg_options *options)
     struct mg_token *tokens;
     size_t count;
     struct mg_error err = {0};
-    if (mg_tokens_list(data_dir(options), &tokens, &count, &err) != MG_OK)
+    if (check_data_dir(data_dir(options), &err) != MG_OK ||
+        mg_tokens_list(data_dir(options), &tokens, &count, &err) != MG_OK)
         return fail(&err);
     printf("%-24s %-8s  %-16s  %-16s  %-16s\n", "name", "role", "made (UTC)", "expires", "revoked");
     for (size_t i = 0; i < count; i++) {
@@ -128,7 +148,8 @@ static int run(const struct mg_options *options)
     if (strcmp(what, "add") == 0 && options->argument_count == 2)
         return add(options, options->argument[1]);
     if (strcmp(what, "revoke") == 0 && options->argument_count == 2) {
-        if (mg_tokens_revoke(data_dir(options), options->argument[1], &err) != MG_OK)
+        if (check_data_dir(data_dir(options), &err) != MG_OK ||
+            mg_tokens_revoke(data_dir(options), options->argument[1], &err) != MG_OK)
             return fail(&err);
         printf("%s is revoked\n", options->argument[1]);
         warn_if_last(options);

@@ -22,19 +22,25 @@ static int fail(struct mg_error *err, int fd, const char *what)
     return -1;
 }
 
-/* A socket file that nobody answers on is left over from a crash; one that answers is not ours. */
-static bool remove_stale(const struct sockaddr_un *address)
+/* A socket file that nobody answers on is left over from a crash; one that answers is not ours, and no other file. */
+static enum mg_code remove_stale(const struct sockaddr_un *address, struct mg_error *err)
 {
     struct stat st;
     if (lstat(address->sun_path, &st) != 0)
-        return true;
+        return MG_OK;
     if (!S_ISSOCK(st.st_mode))
-        return false;
+        return mg_fail(err, MG_ERR_INVALID, "",
+                       "--listen unix:%s: there is a file that is no socket; give another path", address->sun_path);
     int probe = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     bool alive = probe >= 0 && connect(probe, (const struct sockaddr *)address, sizeof *address) == 0;
     if (probe >= 0)
         close(probe);
-    return !alive && unlink(address->sun_path) == 0;
+    if (alive)
+        return mg_fail(err, MG_ERR_INVALID, "", "%s is in use", address->sun_path);
+    if (unlink(address->sun_path) == 0)
+        return MG_OK;
+    return mg_fail(err, MG_ERR_INVALID, "", "%s: a socket of an earlier run cannot be removed: %s", address->sun_path,
+                   strerror(errno));
 }
 
 static enum mg_code check_unix(const char *path, struct mg_error *err)
@@ -51,10 +57,8 @@ static int listen_unix(struct mg_http *http, const char *path, struct mg_error *
     if (check_unix(path, err) != MG_OK)
         return -1;
     memcpy(address.sun_path, path, strlen(path) + 1);
-    if (!remove_stale(&address)) {
-        (void)mg_fail(err, MG_ERR_INVALID, "", "%s is in use", path);
+    if (remove_stale(&address, err) != MG_OK)
         return -1;
-    }
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof address) != 0 || listen(fd, BACKLOG) != 0)
         return fail(err, fd, path);

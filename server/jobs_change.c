@@ -182,9 +182,11 @@ static void check_patch(struct mg_call *call, const json_t *root)
         snprintf(pointer, sizeof pointer, "/%.70s", key);
         if (!name && !labels)
             mg_reply_fail(&call->reply, "invalid-request", pointer, "unknown member; known: name, labels");
-        else if (name && (!json_is_string(value) || json_string_length(value) > 200 ||
-                          strlen(json_string_value(value)) != json_string_length(value)))
-            mg_reply_fail(&call->reply, "invalid-request", pointer, "a text of at most 200 bytes is expected");
+        else if (name && !json_is_null(value) &&
+                 (!json_is_string(value) || json_string_length(value) > 200 ||
+                  strlen(json_string_value(value)) != json_string_length(value)))
+            mg_reply_fail(&call->reply, "invalid-request", pointer,
+                          "a text of at most 200 bytes, or null, is expected");
         else if (labels && !labels_are_fine(value))
             mg_reply_fail(&call->reply, "invalid-request", pointer, "at most 32 labels, names without colon, texts");
     }
@@ -211,7 +213,7 @@ mg_ticket mg_jobs_patch(mg_jobs *jobs, const struct mg_caller *caller, const cha
     } else {
         json_t *labels = json_object_get(root, "labels"), *name = json_object_get(root, "name");
         call->labels = labels ? json_dumps(labels, JSON_COMPACT) : NULL;
-        call->name = name ? strdup(json_string_value(name)) : NULL;
+        call->name = !name ? NULL : strdup(json_is_null(name) ? "" : json_string_value(name)); /* "": it has none */
         act_as(call, caller, patch);
     }
     json_decref(root);

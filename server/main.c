@@ -1,9 +1,11 @@
 /* magisd: one binary, a function for each subcommand (commands.def). */
 #include <errno.h>
+#include <fcntl.h>
 #include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "server/options.h"
 #include "base/suggest.h"
@@ -101,8 +103,18 @@ static void keep_freed_memory(void)
     mallopt(M_TOP_PAD, 4 << 20);
 }
 
+/* Closed ones would become files or sockets of ours, which libuv never closes and the children would take for theirs.
+ */
+static void open_standard_descriptors(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDIN_FILENO ? O_RDONLY : O_WRONLY) != fd)
+            _exit(MG_EXIT_FAILED);
+}
+
 int main(int argc, char **argv)
 {
+    open_standard_descriptors();
     keep_freed_memory();
     signal(SIGPIPE, SIG_IGN);
     return flush_output(run(argc, argv));

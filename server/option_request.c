@@ -48,8 +48,7 @@ static void write_list(struct mg_writer *w, const char *text)
     char *copy = strdup(text), *rest = copy;
     mg_write_begin_array(w);
     for (char *item; copy && (item = strsep(&rest, ","));)
-        if (*item)
-            mg_write_string(w, item);
+        mg_write_string(w, item);
     mg_write_end_array(w);
     free(copy);
 }

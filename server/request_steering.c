@@ -242,8 +242,9 @@ static bool read_baseline(struct mg_request_reader *r)
             return mg_json_fail(r->json, MG_ERR_UNSUPPORTED, "baseline \"%s\" is not supported by this version", text);
     for (size_t i = 0; i < MG_REQUEST_BASELINES; i++)
         if (strcmp(text, mg_request_baselines[i]) == 0) {
-            if (!mg_job_request_wants_baseline(q, text))
-                *MG_PUSH(r->arena, q->baselines, q->baseline_count, q->baseline_capacity) = mg_request_baselines[i];
+            if (mg_job_request_wants_baseline(q, text))
+                return mg_json_fail(r->json, MG_ERR_INVALID, "baseline \"%s\" is named twice", text);
+            *MG_PUSH(r->arena, q->baselines, q->baseline_count, q->baseline_capacity) = mg_request_baselines[i];
             return true;
         }
     return mg_json_fail(r->json, MG_ERR_INVALID, "unknown baseline \"%.40s\"; known: sublinear, microbatch", text);

@@ -207,7 +207,9 @@ static bool read_member(struct parser *p, struct mg_timing_row *row, const char 
         return mg_json_uint(p->json, &row->workspace) &&
                (row->workspace < UINT64_C(1) << 50 || mg_json_fail(p->json, MG_ERR_INVALID, "below 2^50 is expected"));
     if (strcmp(key, "clock_mhz") == 0)
-        return mg_json_double(p->json, &row->clock_mhz);
+        return mg_json_double(p->json, &row->clock_mhz) &&
+               ((row->clock_mhz >= 0 && row->clock_mhz < 1e6) ||
+                mg_json_fail(p->json, MG_ERR_INVALID, "a clock from 0 to below 1e6 MHz is expected"));
     if (strcmp(key, "throttled") == 0)
         return mg_json_bool(p->json, &row->throttled);
     return unknown(p, key);

@@ -327,7 +327,7 @@ void mg_store_finish(mg_store *store, const char *id, const struct mg_store_outc
 void mg_store_reuse(mg_store *store, const char *id, const char *source, mg_store_cb *cb, void *ctx);
 /* A new queued job with the request and graph of an ended one. CONFLICT: it has not ended, or has no graph. */
 void mg_store_retry(mg_store *store, const char *id, const char *owner, const char *token, mg_store_cb *cb, void *ctx);
-/* name, labels: NULL leaves as is. */
+/* name, labels: NULL leaves as is; name "": none. */
 void mg_store_patch(mg_store *store, const char *id, const char *name, const char *labels, mg_store_cb *cb, void *ctx);
 void mg_store_pin(mg_store *store, const char *id, bool pinned, mg_store_cb *cb, void *ctx);
 /* Removes an ended job with all that is only its own; result.job: as it was. Not ended: CONFLICT. */

@@ -3,6 +3,7 @@
  * A literal is taken as digits times a power of ten. Where both are exact as doubles one operation
  * rounds once and so rightly (Clinger, "How to read floating point numbers accurately", 1990);
  * everything else goes to strtod. */
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -85,6 +86,8 @@ static bool scan_number(struct mg_json *json, struct mg_json_number *number)
     number->exponent += zeros;
     if (json->at < json->end && (*json->at | 32) == 'e' && !scan_exponent(json, number))
         return false;
+    if (json->at < json->end && (isalnum((unsigned char)*json->at) || strchr("._+-", *json->at)))
+        return mg_json_fail_syntax(json, "this does not belong to a number");
     number->size = (size_t)(json->at - number->text);
     if (!number->digits && number->exact)
         number->exponent = 0;

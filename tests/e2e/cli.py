@@ -63,6 +63,7 @@ def test_usage(t):
         answer = run("optimize", "zoo:mlp", option, "much")
         t.check("says what %s takes" % option, wanted in answer.stderr and option in answer.stderr, answer)
     for option, text, wanted in (("--seconds", "0x10", "number"), ("--seconds", "1e300", "below 1e300"), ("--seconds", "nan", "number"),
+                                 ("--baselines", ",", 'unknown baseline ""'), ("--baselines", "sublinear,sublinear", "named twice"),
                                  ("--memory-bytes", "0x10", "8GiB"), ("--memory-bytes", "inf", "8GiB"), ("-o", "", "empty"),
                                  ("--set", "", "empty")):
         answer = run("optimize", "zoo:mlp", option, text)

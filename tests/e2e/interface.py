@@ -1,8 +1,10 @@
 """Framing, limits, Host and Origin, problem documents, methods, pages: nothing here needs a job."""
 import gzip
+import http.client
 import json
 import os
 import re
+import shutil
 import socket
 import subprocess
 import tempfile
@@ -283,6 +285,36 @@ def test_unix(t):
     finally:
         t.equal("stops", other.close(), 0)
     t.check("socket file removed", not os.path.exists(path))
+    open(path, "w").close()
+    try:
+        Daemon(listen="unix:" + path).close()
+        t.check("another file in its place", False)
+    except RuntimeError as error:
+        t.check("another file in its place", "no socket" in str(error) and path in str(error), error)
+    t.check("is left as it is", os.path.getsize(path) == 0)
+    os.unlink(path)
+
+
+def test_closed_descriptors(t):
+    """Standard input, output and error may be closed: a daemon's files and sockets do not take their places."""
+    for closed in ("<&-", ">&-", "<&- >&- 2>&-"):
+        home = tempfile.mkdtemp(dir=os.environ.get("MAGIS_TMP"))
+        port_file = os.path.join(home, "address")
+        process = subprocess.Popen(["sh", "-c", 'exec "$0" "$@" ' + closed, MAGISD, "serve", "--listen", "127.0.0.1:0", "--data",
+                                    os.path.join(home, "data"), "--port-file", port_file], stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        for _ in range(1000):
+            if os.path.exists(port_file) or process.poll() is not None:
+                break
+            time.sleep(0.01)
+        host, port = open(port_file).read().strip().rsplit(":", 1)
+        connection = http.client.HTTPConnection(host, int(port), timeout=30)
+        connection.request("POST", "/estimate", '{"zoo": {"model": "mlp"}}', {"Content-Type": "application/json"})
+        t.equal("intake works with " + closed, connection.getresponse().status, 200)
+        connection.close()
+        process.terminate()
+        t.equal("stops with " + closed, process.wait(15), 0)
+        shutil.rmtree(home)
 
 
 def test_listen_addresses(t):
@@ -300,6 +332,6 @@ def test_listen_addresses(t):
 daemon = Daemon()
 tests = Tests()
 tests.run(test_framing, test_host_and_origin, test_refused_options, test_public_url, test_methods, test_problems, test_headers, test_bodies,
-          test_description, test_schemas, test_information, test_devices, test_logs, test_unix, test_listen_addresses)
+          test_description, test_schemas, test_information, test_devices, test_logs, test_unix, test_closed_descriptors, test_listen_addresses)
 tests.equal("stops cleanly", daemon.close(), 0)
 tests.end()

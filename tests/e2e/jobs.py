@@ -127,6 +127,9 @@ def test_refusals(t):
 
     refuse("empty", b"", "invalid-json")
     refuse("not JSON", b"{\"zoo\": ", "invalid-json")
+    for number in (b"0x10", b"01", b"1.2.3", b"1_000"):
+        refuse("no number of JSON: %s" % number, b'{"zoo": {"model": "mlp"}, "budget": {"evaluations": %s}}' % number, "invalid-json",
+               "/budget/evaluations")
     refuse("no source", {}, "invalid-request")
     refuse("two sources", mlp(graph={}), "invalid-request")
     refuse("unknown member", mlp(colour=1), "invalid-request", "/colour")
@@ -231,6 +234,8 @@ def test_changes(t):
     patched = daemon.request("PATCH", path, {"name": "new", "labels": {"a": "b"}})
     t.equal("patch", (patched.status, patched.json["name"], patched.json["labels"]), (200, "new", {"a": "b"}))
     t.equal("patch kept", daemon.get(path).json["name"], "new")
+    unnamed = daemon.request("PATCH", path, {"name": None})
+    t.equal("null takes the name away", (unnamed.status, unnamed.json["name"], unnamed.json["labels"]), (200, None, {"a": "b"}))
     t.check("patch of what is not to be changed", daemon.request("PATCH", path, {"state": "queued"}).status == 422)
     t.check("patch without JSON", daemon.request("PATCH", path, b"{").status == 400)
     t.equal("cancel an ended one", daemon.post(path + "/cancel").problem, "already-ended")

@@ -140,7 +140,8 @@ def test_end_of_tokens(t):
     t.check("a revoked name is free again", token(daemon.data, "add", "gone", "--role", "read").returncode == 0)
     for bad in (("add", "x"), ("add", "x", "--role", "king"), ("add", "x y", "--role", "read"), ("add",), (),
                 ("add", "x", "--role", "read", "--expires", "soon"), ("add", "x", "--role", "read", "--expires", "1999-01-01"),
-                ("add", "x", "--role", "read", "--expires", "2099-02-30"),
+                ("add", "x", "--role", "read", "--expires", "2099-02-30"), ("add", "x", "--role", "read", "--expires", "1e3d"),
+                ("add", "x", "--role", "read", "--expires", "0x10h"), ("add", "x", "--role", "read", "--expires", "1.2.3d"),
                 ("add", "x", "--role", "read", "--expires", "99999999999d"), ("add", "n" * 60, "--role", "read")):
         t.equal("usage: %r" % (bad,), token(daemon.data, *bad).returncode, 2)
     listed = token(daemon.data, "list").stdout
@@ -150,6 +151,22 @@ def test_end_of_tokens(t):
             break
         time.sleep(0.1)
     t.equal("after its end", daemon.request("GET", "/jobs", None, bearer(short)).status, 401)
+
+
+def test_other_directories(t):
+    """Where nothing of magisd lies there are no tokens to tell of."""
+    empty = os.path.join(daemon.home, "empty")
+    os.mkdir(empty)
+    for name, where, wanted in (("missing", os.path.join(daemon.home, "nowhere"), "No such file"), ("empty", empty, "no data of magisd"),
+                                ("a file", os.path.join(daemon.home, "log"), "no data of magisd")):
+        for arguments in (("list",), ("revoke", "x")):
+            answer = token(where, *arguments)
+            t.check("%s of a directory that is %s" % (arguments[0], name), answer.returncode == 2 and wanted in answer.stderr and
+                    not answer.stdout and where in answer.stderr, answer)
+    t.equal("nothing is made there", os.listdir(empty), [])
+    fresh = Daemon()
+    t.equal("a daemon's without a token", token(fresh.data, "list").returncode, 0)
+    fresh.close()
 
 
 def test_damaged_file(t):
@@ -206,6 +223,6 @@ def test_all_revoked(t):
 
 
 tests = Tests()
-tests.run(setup, test_roles, test_wrong_tokens, test_ownership, test_end_of_tokens, test_damaged_file, test_other_addresses, test_all_revoked)
+tests.run(setup, test_roles, test_wrong_tokens, test_ownership, test_end_of_tokens, test_other_directories, test_damaged_file, test_other_addresses, test_all_revoked)
 tests.equal("stops", daemon.close(), 0)
 tests.end()

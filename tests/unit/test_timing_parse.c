@@ -88,3 +88,37 @@ Test(timing_parse, too_little_memory_is_an_error_and_leaves_nothing)
     }
     free(p.text);
 }
+
+static enum mg_code read_text(void *context, struct mg_error *err)
+{
+    struct posted *p = context;
+    return mg_timing_read(p->text, p->size, false, NULL, &p->arena, &p->batches, &p->count, err);
+}
+
+/* The clock that a row was measured at. */
+static enum mg_code code_of_clock(const char *clock, struct mg_error *err)
+{
+    char text[512];
+    snprintf(
+        text, sizeof text,
+        "{\"agent\":\"a\",\"batch\":\"b\",\"host\":\"h\",\"version\":\"1\",\"class\":{\"device\":\"d\"},\"rows\":[{"
+        "\"row\":0,\"op\":\"add\",\"signature\":\"f32;f32[2],f32[2]->f32[2]\",\"n\":9,\"median_s\":1e-6,"
+        "\"mad_s\":0,\"min_s\":1e-6,\"clock_mhz\":%s}]}",
+        clock);
+    struct posted p = {.text = text, .size = strlen(text)};
+    mg_arena_init(&p.arena, SIZE_MAX);
+    enum mg_code code = mg_arena_guard(&p.arena, read_text, &p, err);
+    mg_arena_release(&p.arena);
+    return code;
+}
+
+Test(timing_parse, a_clock_is_one)
+{
+    static const char *const good[] = {"0", "1980", "1597.5"}, *const bad[] = {"-1", "1e6", "1e308"};
+    for (int i = 0; i < 3; i++) {
+        struct mg_error err = {0};
+        cr_expect_eq(code_of_clock(good[i], &err), MG_OK, "%s: %s", good[i], err.message);
+        cr_expect_eq(code_of_clock(bad[i], &err), MG_ERR_INVALID, "%s", bad[i]);
+        cr_expect(strstr(err.message, "MHz") && strstr(err.pointer, "/clock_mhz"), "%s: %s", err.pointer, err.message);
+    }
+}
