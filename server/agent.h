@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "measure/measure.h"
+#include "server/batch.h"
 
 /* Of the device memory that is free, what an agent may use: others live there too. */
 #define MG_AGENT_MEMORY 0.25
@@ -20,10 +20,11 @@ struct mg_agent {
     bool once;
     double stop_at, duty; /* monotonic, 0: never; percent */
     int from_hour, to_hour;
-    double best_canary, told_at, worked_at; /* worked_at: monotonic; the last canary, which ends all work; 0: none */
+    struct mg_canary canary;
+    char who[128];
+    double told_at;
     unsigned long measured, discarded, plans;
     unsigned bad_batches, lost; /* in a row */
-    bool shared;                /* somebody else was using the device when we last looked */
     char idle[400];             /* why there was nothing to do, as it was said last; "" while there is */
     double explained_at;
 };
@@ -39,13 +40,6 @@ enum mg_agent_turn {
 /* Told to stop, or the time is over. */
 bool mg_agent_over(const struct mg_agent *a);
 bool mg_agent_open(const struct mg_agent *a, struct mg_engine **engine);
-/* Seconds of the canary kernel, INFINITY on a throttled device; keeps the best. False, with words on standard error:
- * the device failed. */
-bool mg_agent_canary(struct mg_agent *a, struct mg_engine *engine, double *seconds);
-/* Does somebody else use the device? Says so once. */
-bool mg_agent_is_shared(struct mg_agent *a, struct mg_engine *engine);
-bool mg_agent_is_slow(const struct mg_agent *a, double canary_s);
-
 /* ---- agent_talk.c ---- */
 /* In steps, so that a signal or the end of the time is seen; tells meanwhile that the agent lives. */
 void mg_agent_rest(struct mg_agent *a, const char *state, double seconds);

@@ -82,14 +82,15 @@ static enum mg_code execute(struct work *w, const struct mg_graph *g, const stru
     if (code != MG_OK)
         return code;
     mg_engine_limit_memory(engine, MG_AGENT_MEMORY);
-    bool shared = mg_agent_is_shared(w->agent, engine);
+    bool shared = mg_canary_is_shared(&w->agent->canary, engine);
     double before = 0, after = 0;
-    bool fit = mg_agent_canary(w->agent, engine, &before);
+    bool fit = mg_canary_run(&w->agent->canary, engine, &before);
     code = mg_device_run(engine, g, plan, SEED, &w->watch, given, results, &w->arena, &w->run, err);
-    fit = mg_agent_canary(w->agent, engine, &after) && fit;
-    shared = mg_agent_is_shared(w->agent, engine) || shared;
+    fit = mg_canary_run(&w->agent->canary, engine, &after) && fit;
+    shared = mg_canary_is_shared(&w->agent->canary, engine) || shared;
     mg_engine_close(engine);
-    w->busy = !fit || shared || mg_agent_is_slow(w->agent, before) || mg_agent_is_slow(w->agent, after);
+    w->busy =
+        !fit || shared || mg_canary_is_slow(&w->agent->canary, before) || mg_canary_is_slow(&w->agent->canary, after);
     return code;
 }
 

@@ -100,7 +100,7 @@ static json_t *about(const struct mg_agent *a, const char *state)
 {
     return json_pack("{s:s, s:o, s:s, s:s, s:s, s:s, s:f}", "agent", a->name, "class",
                      json_loads(a->class_key, 0, NULL), "host", a->host, "version", a->version, "uuid", a->uuid,
-                     "state", state, "canary_s", a->best_canary);
+                     "state", state, "canary_s", a->canary.best_s);
 }
 
 int mg_agent_tell(struct mg_agent *a, const char *state)

@@ -5,12 +5,10 @@
  * posted until the daemon has it: a batch keeps its name, so that a retry after a lost answer adds nothing. Between
  * batches the device is closed. */
 #include <jansson.h>
-#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -23,8 +21,8 @@
 #include "server/timing_parse.h"
 #include "server/version.h"
 
-enum { BATCH_MAX = 64, CANARY_ELEMENTS = 1 << 18, DISCARDS_MAX = 5 };
-static const double BATCH_SECONDS = 20, CANARY_SLACK = 1.05, LAST_POST_S = 60, IDLE_S = 5;
+enum { DISCARDS_MAX = 5 };
+static const double LAST_POST_S = 60, IDLE_S = 5;
 
 static double now(void)
 {
@@ -75,52 +73,24 @@ static bool look_at_device(struct mg_agent *a)
 
 /* ---- measuring ---- */
 
-bool mg_agent_canary(struct mg_agent *a, struct mg_engine *engine, double *seconds)
-{
-    char signature[96];
-    struct mg_timing timing = {0};
-    struct mg_error err = {0};
-    snprintf(signature, sizeof signature, "f32;f32[%d],f32[%d]->f32[%d]", CANARY_ELEMENTS, CANARY_ELEMENTS,
-             CANARY_ELEMENTS);
-    enum mg_code code = mg_engine_time_signature(engine, "add", signature, &mg_time_policy_default, &timing, &err);
-    a->worked_at = now();
-    *seconds = timing.throttled ? INFINITY : timing.median_s;
-    if (code == MG_OK && !timing.throttled && (a->best_canary == 0 || timing.median_s < a->best_canary))
-        a->best_canary = timing.median_s;
-    if (code != MG_OK)
-        fprintf(stderr, "magisd agent: %s: the canary failed: %s\n", a->device, err.message);
-    return code == MG_OK;
-}
-
 /* False: the device failed. */
-static bool write_row(const struct mg_agent *a, struct mg_writer *w, struct mg_engine *engine, uint32_t number,
-                      const char *op, const char *signature)
+static bool time_one(const struct mg_agent *a, struct mg_batch *batch, struct mg_engine *engine, const char *op,
+                     const char *signature)
 {
-    struct mg_timing timing = {0};
     struct mg_error err = {0};
-    struct mg_timing_row row = {.row = number, .op = op, .signature = signature};
-    enum mg_code code = mg_engine_time_signature(engine, op, signature, &mg_time_policy_default, &timing, &err);
-    if (!mg_timing_status_of(code, &row.status)) {
+    enum mg_timing_status status;
+    if (!mg_batch_time(batch, engine, op, signature, &status, &err)) {
         fprintf(stderr, "magisd agent: %s: timing %s %s failed: %s\n", a->device, op, signature, err.message);
         return false;
     }
-    if (code == MG_ERR_NOMEM)
+    if (status == MG_TIMING_NOMEM)
         fprintf(stderr, "magisd agent: too little memory is free to time %s %s\n", op, signature);
-    row.n = timing.n;
-    row.median_s = timing.median_s;
-    row.mad_s = timing.mad_s;
-    row.min_s = timing.min_s;
-    row.workspace = timing.workspace_bytes;
-    row.clock_mhz = timing.clock_mhz;
-    row.throttled = timing.throttled;
-    mg_timing_write_row(w, &row);
     return true;
 }
 
-/* The rows of the claimed operators, *count of them: measuring stops when the time is over. False: the device failed.
- */
+/* The claimed operators: measuring stops when the time is over. False: the device failed. */
 static bool measure_all(const struct mg_agent *a, struct mg_engine *engine, const json_t *operators,
-                        struct mg_writer *rows, uint32_t *count)
+                        struct mg_batch *batch)
 {
     size_t i;
     json_t *item;
@@ -130,30 +100,20 @@ static bool measure_all(const struct mg_agent *a, struct mg_engine *engine, cons
         const char *signature = json_string_value(json_object_get(item, "signature"));
         if (mg_agent_over(a))
             break;
-        if (op && signature && !write_row(a, rows, engine, (*count)++, op, signature))
+        if (op && signature && !time_one(a, batch, engine, op, signature))
             return false;
     }
     return true;
 }
 
-static void name_batch(char *name, size_t size)
-{
-    uint64_t random = 0;
-    if (getrandom(&random, sizeof random, 0) != sizeof random)
-        abort();
-    snprintf(name, size, "%llx-%016llx", (unsigned long long)time(NULL), (unsigned long long)random);
-}
-
 /* What the daemon does not take, though it takes us, is lost. */
-static enum mg_agent_turn send_batch(struct mg_agent *a, const struct mg_timing_batch *batch,
-                                     const struct mg_writer *rows)
+static enum mg_agent_turn send_batch(struct mg_agent *a, const struct mg_batch *batch)
 {
     struct mg_writer w;
     char *text = NULL;
     int status = 0;
     mg_writer_init(&w);
-    mg_timing_write_batch(&w, batch);
-    mg_write_text(&w, "%s", rows->data);
+    mg_batch_write(batch, &w);
     double until = a->stop_at;
     a->stop_at = until > 0 ? until + LAST_POST_S : 0; /* what is measured is worth a minute more */
     if (mg_writer_finish(&w))
@@ -164,21 +124,6 @@ static enum mg_agent_turn send_batch(struct mg_agent *a, const struct mg_timing_
     if (status == 200)
         return MG_TURN_WORKED;
     return status == 0 || status == 401 || status == 403 ? MG_TURN_END : MG_TURN_LATER;
-}
-
-bool mg_agent_is_shared(struct mg_agent *a, struct mg_engine *engine)
-{
-    char why[128];
-    bool shared = mg_engine_is_busy(engine, a->worked_at > 0 ? now() - a->worked_at : INFINITY, why);
-    if (shared && !a->shared)
-        fprintf(stderr, "magisd agent: %s is busy: %s\n", a->device, why);
-    a->shared = shared;
-    return shared;
-}
-
-bool mg_agent_is_slow(const struct mg_agent *a, double seconds)
-{
-    return seconds > CANARY_SLACK * a->best_canary;
 }
 
 static const char SLOW[] =
@@ -200,45 +145,39 @@ static void note_bad_batch(struct mg_agent *a, const char *why)
     fprintf(stderr, "\n");
 }
 
-/* Between two canaries. NULL: good; else why the rows are worth nothing. */
+/* NULL: good; else why the rows are worth nothing. */
 static const char *measure_batch(struct mg_agent *a, struct mg_engine *engine, const json_t *operators,
-                                 struct mg_timing_batch *batch, struct mg_writer *rows, uint32_t *count)
+                                 struct mg_batch *batch)
 {
-    if (!mg_agent_canary(a, engine, &batch->canary_before_s) || !measure_all(a, engine, operators, rows, count) ||
-        !mg_agent_canary(a, engine, &batch->canary_after_s))
+    if (!mg_batch_begin(batch, &a->canary, engine))
         return FAILING;
-    batch->canary_best_s = a->best_canary;
-    if (mg_agent_is_shared(a, engine) || mg_agent_is_slow(a, batch->canary_before_s) ||
-        mg_agent_is_slow(a, batch->canary_after_s))
+    if (batch->head.busy)
         return SLOW;
-    return NULL;
+    if (!measure_all(a, engine, operators, batch) || !mg_batch_end(batch, &a->canary, engine))
+        return FAILING;
+    return batch->head.busy || batch->slow ? SLOW : NULL;
 }
 
 /* Thrown away, its operators are had again by our next claim. */
 static enum mg_agent_turn run_batch(struct mg_agent *a, const json_t *operators)
 {
     struct mg_engine *engine;
-    struct mg_writer rows;
-    char name[64];
-    struct mg_timing_batch batch = {.agent = a->name, .host = a->host, .version = a->version, .batch = name};
+    struct mg_batch batch = {.head = {.agent = a->name, .host = a->host, .version = a->version}};
     enum mg_agent_turn turn = MG_TURN_WORKED;
-    uint32_t count = 0;
-    batch.class.key = a->class_key;
+    batch.head.class.key = a->class_key;
     if (!mg_agent_open(a, &engine))
         return MG_TURN_END;
-    name_batch(name, sizeof name);
-    mg_writer_init(&rows);
-    const char *bad = mg_agent_is_shared(a, engine) ? SLOW : measure_batch(a, engine, operators, &batch, &rows, &count);
+    const char *bad = measure_batch(a, engine, operators, &batch);
     mg_engine_close(engine);
     if (bad) {
-        a->discarded += count;
-        turn = bad == SLOW && count ? MG_TURN_WORKED : MG_TURN_LATER;
-    } else if (count) {
-        turn = mg_writer_finish(&rows) ? send_batch(a, &batch, &rows) : MG_TURN_END;
-        a->measured += turn == MG_TURN_WORKED ? count : 0;
+        a->discarded += batch.count;
+        turn = bad == SLOW && batch.count ? MG_TURN_WORKED : MG_TURN_LATER;
+    } else if (batch.count) {
+        turn = send_batch(a, &batch);
+        a->measured += turn == MG_TURN_WORKED ? batch.count : 0;
         bad = turn == MG_TURN_LATER ? REFUSED : NULL;
     }
-    mg_writer_release(&rows);
+    mg_batch_release(&batch);
     if (bad)
         note_bad_batch(a, bad);
     else
@@ -249,10 +188,10 @@ static enum mg_agent_turn run_batch(struct mg_agent *a, const json_t *operators)
 static enum mg_agent_turn measure_operators(struct mg_agent *a)
 {
     json_t *answer;
-    double left = a->stop_at > 0 ? a->stop_at - now() : BATCH_SECONDS;
+    double left = a->stop_at > 0 ? a->stop_at - now() : MG_BATCH_S;
     enum mg_agent_turn turn = mg_agent_claim(a, "/timings/claims",
-                                             json_pack("{s:s, s:i, s:f}", "agent", a->name, "max", BATCH_MAX, "seconds",
-                                                       left < BATCH_SECONDS ? left : BATCH_SECONDS),
+                                             json_pack("{s:s, s:i, s:f}", "agent", a->name, "max", MG_BATCH_MAX,
+                                                       "seconds", left < MG_BATCH_S ? left : MG_BATCH_S),
                                              &answer);
     json_t *operators = json_object_get(answer, "operators");
     if (turn == MG_TURN_WORKED)
@@ -346,6 +285,8 @@ static bool read_options(const struct mg_options *o, struct mg_agent *a)
     snprintf(a->name, sizeof a->name, "%s", name ? name : "");
     if (!name)
         snprintf(a->name, sizeof a->name, "%.60s:%.40s", a->host, a->device);
+    snprintf(a->who, sizeof a->who, "magisd agent: %.100s", a->device);
+    a->canary.who = a->who;
     if (hours && !read_hours(hours, a)) {
         fprintf(stderr, "magisd agent: --hours is like 22-6\n");
         return false;

@@ -1,6 +1,7 @@
 /* Times on a device: the operators of a graph, of a plan or of a list, a plan as a whole, or all that a profile needs.
- * Rows are JSON objects, one a line, behind a line that says where they come from; each is written as soon as it is
- * measured, to a file (measure_file.h) or to a daemon (measure_post.h). */
+ * Rows are JSON objects, one a line, behind a line that says where they come from; they are measured in batches
+ * (batch.h) of some seconds, each of which is written when it ends, to a file (measure_file.h) or to a daemon
+ * (measure_post.h). */
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -10,6 +11,7 @@
 #include <unistd.h>
 
 #include "measure/calibrate.h"
+#include "server/batch.h"
 #include "server/clock.h"
 #include "server/device_lock.h"
 #include "server/device_run.h"
@@ -19,23 +21,27 @@
 #include "server/measure_file.h"
 #include "server/measure_post.h"
 #include "server/source.h"
-#include "server/timing_parse.h"
 #include "server/version.h"
 
 enum { LOOK_AGAIN_US = 50000 };
-static const double SAY_S = 10, SAY_LIVE_S = 0.2; /* between two words on the progress */
+static const double SAY_S = 10, SAY_LIVE_S = 0.2, /* between two words on the progress */
+    BATCH_S = 5;                                  /* what is lost where we are killed */
 
 struct measure {
     const struct mg_options *options;
     struct mg_source source;
     struct mg_engine *engine;
     struct mg_writer profile, class;
+    char host[128], agent[200];
+    struct mg_canary canary;
+    struct mg_batch batch;
     struct mg_measure_file out;
     struct mg_measure_post post;
     struct mg_file list, plan_file;
     struct mg_plan *plan;                /* NULL: the graph as it is */
     int lock;                            /* of the device; -1: not ours */
     uint64_t rows, failed, known, total; /* known: the file had them before */
+    uint64_t doubtful;                   /* rows of batches that others disturbed */
     double start, until, said;           /* until: 0, no end */
     bool live;                           /* stderr is a terminal */
 };
@@ -71,57 +77,71 @@ static enum mg_code find_class(struct measure *m, struct mg_error *err)
     return mg_writer_finish(&m->class) ? MG_OK : mg_fail(err, MG_ERR_NOMEM, "", "out of memory");
 }
 
-/* Ends the writer of a line. */
-static enum mg_code add_line(struct measure *m, struct mg_writer *line, struct mg_error *err)
+static struct mg_timing_batch head_of(const struct measure *m)
 {
-    bool good = mg_writer_finish(line) && (!to_file(m) || mg_measure_file_add(&m->out, line->data, line->size)) &&
-                (!m->post.server || mg_measure_post_add(&m->post, line->data, line->size));
-    mg_writer_release(line);
+    return (struct mg_timing_batch){.agent = m->agent,
+                                    .host = m->host,
+                                    .version = MG_VERSION,
+                                    .class = {.key = m->class.data},
+                                    .at = (int64_t)time(NULL) * 1000};
+}
+
+/* Whether the daemon takes what comes. */
+static enum mg_code ask_daemon(struct measure *m, struct mg_error *err)
+{
+    struct mg_timing_batch head = head_of(m);
+    char name[40];
+    struct mg_writer line;
+    if (!m->post.server)
+        return MG_OK;
+    snprintf(name, sizeof name, "%lld-%ld", (long long)time(NULL), (long)getpid());
+    head.batch = name;
+    mg_writer_init(&line);
+    mg_timing_write_batch(&line, &head);
+    bool good = mg_writer_finish(&line) && mg_measure_post_ask(&m->post, line.data, line.size);
+    mg_writer_release(&line);
+    return good ? MG_OK : mg_fail(err, MG_ERR_INTERNAL, "", "nothing is measured");
+}
+
+static enum mg_code begin_batch(struct measure *m, struct mg_error *err)
+{
+    m->batch.head = head_of(m);
+    return mg_batch_begin(&m->batch, &m->canary, m->engine)
+               ? MG_OK
+               : mg_fail(err, MG_ERR_INTERNAL, "", "the device fails, nothing more is measured");
+}
+
+/* `magisd timings import` takes the lines as they are. */
+static bool write_batch(struct measure *m)
+{
+    struct mg_writer lines;
+    mg_writer_init(&lines);
+    mg_batch_write(&m->batch, &lines);
+    bool good = mg_writer_finish(&lines) && (!to_file(m) || mg_measure_file_add(&m->out, lines.data, lines.size)) &&
+                (!m->post.server || mg_measure_post_add(&m->post, lines.data, lines.size, m->batch.count));
+    mg_writer_release(&lines);
+    return good;
+}
+
+/* Where there is one. A batch that others disturbed says so: what is in it waits until somebody agrees. */
+static enum mg_code end_batch(struct measure *m, struct mg_error *err)
+{
+    if (!m->batch.open)
+        return MG_OK;
+    bool good = mg_batch_end(&m->batch, &m->canary, m->engine);
+    m->batch.head.busy = m->batch.head.busy || !good;
+    m->doubtful += m->batch.head.busy || m->batch.slow ? m->batch.count : 0;
+    good = (m->batch.count == 0 || write_batch(m)) && good;
+    mg_batch_release(&m->batch);
     return good ? MG_OK : mg_fail(err, MG_ERR_INTERNAL, "", "nothing more is measured");
 }
 
-/* The first line: who measured, on what. `magisd timings import` takes the file as it is. */
-static enum mg_code write_batch(struct measure *m, struct mg_error *err)
+/* After the last row, or an error, which is told rather than another. */
+static enum mg_code end_rows(struct measure *m, enum mg_code code, struct mg_error *err)
 {
-    char host[128] = "", agent[200], batch[40];
-    struct mg_writer line;
-    double canary = 0;
-    enum mg_code code = mg_engine_canary(m->engine, &canary, err);
-    if (code != MG_OK && code != MG_ERR_UNSUPPORTED)
-        return code;
-    gethostname(host, sizeof host - 1);
-    snprintf(agent, sizeof agent, "%s:measure", host);
-    snprintf(batch, sizeof batch, "%lld-%ld", (long long)time(NULL), (long)getpid());
-    mg_writer_init(&line);
-    mg_timing_write_batch(&line, &(struct mg_timing_batch){.agent = agent,
-                                                           .host = host,
-                                                           .version = MG_VERSION,
-                                                           .batch = batch,
-                                                           .class = {.key = m->class.data},
-                                                           .at = (int64_t)time(NULL) * 1000,
-                                                           .canary_before_s = canary,
-                                                           .canary_after_s = canary,
-                                                           .canary_best_s = canary});
-    return add_line(m, &line, err);
-}
-
-static enum mg_code write_row(struct measure *m, const char *op, const char *signature, enum mg_timing_status status,
-                              const struct mg_timing *timing, struct mg_error *err)
-{
-    struct mg_writer line;
-    mg_writer_init(&line);
-    mg_timing_write_row(&line, &(struct mg_timing_row){.row = (uint32_t)m->rows,
-                                                       .op = op,
-                                                       .signature = signature,
-                                                       .status = status,
-                                                       .n = timing->n,
-                                                       .median_s = timing->median_s,
-                                                       .mad_s = timing->mad_s,
-                                                       .min_s = timing->min_s,
-                                                       .workspace = timing->workspace_bytes,
-                                                       .clock_mhz = timing->clock_mhz,
-                                                       .throttled = timing->throttled});
-    return add_line(m, &line, err);
+    struct mg_error other;
+    enum mg_code ended = end_batch(m, code == MG_OK ? err : &other);
+    return code == MG_OK ? ended : code;
 }
 
 /* ---- what is said meanwhile ---- */
@@ -148,6 +168,11 @@ static void say_end(const struct measure *m)
     if (left)
         fprintf(stderr, "; %llu are left%s", (unsigned long long)left,
                 m->out.fd > STDERR_FILENO ? ", the same command goes on with them" : "");
+    if (m->doubtful)
+        fprintf(
+            stderr,
+            "; %llu were measured while others used the device or its clock changed, and wait until somebody agrees",
+            (unsigned long long)m->doubtful);
     fprintf(stderr, "\n");
 }
 
@@ -156,23 +181,23 @@ static void say_end(const struct measure *m)
 /* What cannot be measured is a row too: nobody needs to ask again. */
 static enum mg_code measure_one(struct measure *m, const char *op, const char *signature, struct mg_error *err)
 {
-    struct mg_timing timing = {0};
+    enum mg_timing_status status;
     if (is_over(m))
         return MG_OK;
     if (mg_measure_file_knows(&m->out, op, signature)) {
         m->known++;
         return MG_OK;
     }
-    enum mg_code code = mg_engine_time_signature(m->engine, op, signature, &mg_time_policy_default, &timing, err);
-    enum mg_timing_status status;
-    if (!mg_timing_status_of(code, &status))
+    enum mg_code code = m->batch.open ? MG_OK : begin_batch(m, err);
+    if (code != MG_OK)
         return code;
-    bool failed = code != MG_OK;
-    code = write_row(m, op, signature, status, &timing, err);
+    if (!mg_batch_time(&m->batch, m->engine, op, signature, &status, err))
+        return err->code;
     m->rows++;
-    m->failed += failed;
+    m->failed += status != MG_TIMING_OK;
     say_progress(m);
-    return code;
+    bool full = m->batch.count >= MG_BATCH_MAX || mg_measure_clock() - m->batch.begun_at >= BATCH_S;
+    return full ? end_batch(m, err) : MG_OK;
 }
 
 /* The distinct operators of a graph. */
@@ -232,7 +257,7 @@ static enum mg_code execute(struct measure *m, struct mg_error *err)
 
 static enum mg_code measure_plan(struct measure *m, struct mg_error *err)
 {
-    enum mg_code code = wants_rows(m) ? measure_steps(m, err) : MG_OK;
+    enum mg_code code = wants_rows(m) ? end_rows(m, measure_steps(m, err), err) : MG_OK;
     return code == MG_OK && !is_over(m) ? execute(m, err) : code;
 }
 
@@ -319,6 +344,15 @@ static bool lock_device(struct measure *m)
     return lock != MG_LOCK_REFUSED;
 }
 
+static int complain_locked(const struct measure *m)
+{
+    if (mg_interrupted())
+        return MG_EXIT_INTERRUPTED;
+    fprintf(stderr, "magisd measure: nothing was measured: another process measures on %s, and the time is over\n",
+            mg_engine_properties(m->engine)->device);
+    return MG_EXIT_FAILED;
+}
+
 static enum mg_code read_plan(struct measure *m, struct mg_error *err)
 {
     return m->plan_file.data
@@ -328,10 +362,11 @@ static enum mg_code read_plan(struct measure *m, struct mg_error *err)
 
 static enum mg_code measure_what(struct measure *m, struct mg_error *err)
 {
-    enum mg_code code = wants_rows(m) ? write_batch(m, err) : MG_OK;
+    enum mg_code code = ask_daemon(m, err);
     if (code != MG_OK)
         return code;
-    return m->list.data ? measure_list(m, err) : m->plan ? measure_plan(m, err) : measure_graph(m, err);
+    return m->plan ? measure_plan(m, err)
+                   : end_rows(m, m->list.data ? measure_list(m, err) : measure_graph(m, err), err);
 }
 
 static int measure(void *context)
@@ -343,12 +378,14 @@ static int measure(void *context)
                                        m->plan_file.size, &err);
     if (!lock_device(m))
         return MG_EXIT_FAILED;
+    if (m->lock < 0)
+        return complain_locked(m);
     if (mg_options_flag(m->options, MG_OPTION_CALIBRATE))
-        return m->lock >= 0 ? calibrate(m) : mg_interrupted() ? MG_EXIT_INTERRUPTED : MG_EXIT_FAILED;
+        return calibrate(m);
     enum mg_code code = find_class(m, &err);
     if (code == MG_OK && to_file(m) && !mg_measure_file_open(&m->out, output_of(m), m->class.data, &m->source.arena))
         return MG_EXIT_USAGE;
-    if (code == MG_OK && m->lock >= 0)
+    if (code == MG_OK)
         code = measure_what(m, &err);
     bool taken = mg_measure_post_end(&m->post);
     if (code != MG_OK)
@@ -381,6 +418,8 @@ static void begin(struct measure *m)
     double seconds = mg_options_number(m->options, MG_OPTION_AGENT_SECONDS, 0);
     mg_interrupt_catch(SIGINT, true);
     mg_interrupt_catch(SIGTERM, true);
+    gethostname(m->host, sizeof m->host - 1);
+    snprintf(m->agent, sizeof m->agent, "%s:measure", m->host);
     m->live = isatty(STDERR_FILENO) == 1;
     m->start = m->said = mg_clock_seconds();
     m->until = seconds > 0 ? m->start + seconds : 0;
@@ -413,11 +452,13 @@ static int measure_all(struct measure *m)
 int mg_cmd_measure(int argc, char **argv)
 {
     struct mg_options options;
-    struct measure m = {.options = &options, .out = {.fd = -1}, .lock = -1};
+    struct measure m = {
+        .options = &options, .out = {.fd = -1}, .lock = -1, .canary = {.who = "magisd measure: the device"}};
     int code;
     mg_writer_init(&m.profile);
     if (mg_options_parse(&options, MG_COMMAND_MEASURE, argc, argv, &code))
         code = measure_all(&m);
+    mg_batch_release(&m.batch);
     mg_engine_close(m.engine);
     mg_measure_file_close(&m.out);
     mg_measure_post_release(&m.post);

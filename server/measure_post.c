@@ -1,14 +1,16 @@
 #include "server/measure_post.h"
 
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "server/clock.h"
 #include "server/http_client.h"
+#include "server/interrupt.h"
 
-static const double EVERY_S = 2;
-enum { TIMEOUT_S = 120 };
+enum { SHORT_S = 5, PATIENCE_S = 30 }; /* seconds until a call is given up, while we measure, and before and after */
+static const double FIRST_PAUSE_S = 2, LONGEST_PAUSE_S = 60;
 
 bool mg_measure_post_open(struct mg_measure_post *post, const struct mg_options *options)
 {
@@ -36,7 +38,7 @@ static void count(struct mg_measure_post *post, const char *body)
 }
 
 /* The status. */
-static int call(struct mg_measure_post *post, const char *body, size_t size)
+static int call(struct mg_measure_post *post, const char *body, size_t size, unsigned timeout_s)
 {
     struct mg_answer_http answer;
     mg_http_call(&(struct mg_call_http){.server = post->server,
@@ -46,7 +48,7 @@ static int call(struct mg_measure_post *post, const char *body, size_t size)
                                         .media_type = "application/x-ndjson",
                                         .body = body,
                                         .body_size = size,
-                                        .timeout_s = TIMEOUT_S},
+                                        .timeout_s = timeout_s},
                  &answer);
     if (answer.status == 200) {
         count(post, answer.body);
@@ -59,47 +61,47 @@ static int call(struct mg_measure_post *post, const char *body, size_t size)
     return answer.status;
 }
 
-/* Begins a piece with the batch's line. */
-static bool begin(struct mg_measure_post *post)
+bool mg_measure_post_ask(struct mg_measure_post *post, const char *head, size_t size)
 {
-    if (post->rows)
-        fclose(post->rows);
-    free(post->text);
-    post->text = NULL;
-    post->waiting = 0;
-    post->rows = open_memstream(&post->text, &post->size);
-    return post->rows && fputs(post->batch, post->rows) >= 0;
+    return call(post, head, size, PATIENCE_S) == 200;
 }
 
-/* Keeps what a daemon that is away, or busy, did not take. */
-static int send_rows(struct mg_measure_post *post)
+/* The status. The pause begins when the call has ended. */
+static int send_kept(struct mg_measure_post *post, unsigned timeout_s)
 {
-    post->sent_at = mg_clock_seconds();
-    int status = fflush(post->rows) == 0 ? call(post, post->text, post->size) : 0;
-    return status == 200 && !begin(post) ? 0 : status;
-}
-
-bool mg_measure_post_add(struct mg_measure_post *post, const char *line, size_t size)
-{
-    bool first = !post->batch;
-    if (first) {
-        post->batch = strndup(line, size);
-        return post->batch && begin(post) && send_rows(post) == 200;
+    int status = call(post, post->text, post->size, timeout_s);
+    if (status == 200) {
+        post->size = post->waiting = 0;
+        post->next_at = post->pause = 0;
+        return status;
     }
-    if (fwrite(line, 1, size, post->rows) != size)
+    post->pause = post->pause == 0 ? FIRST_PAUSE_S : 2 * post->pause;
+    if (post->pause > LONGEST_PAUSE_S)
+        post->pause = LONGEST_PAUSE_S;
+    post->next_at = mg_clock_seconds() + post->pause;
+    return status;
+}
+
+bool mg_measure_post_add(struct mg_measure_post *post, const char *batch, size_t size, size_t rows)
+{
+    char *larger = realloc(post->text, post->size + size);
+    if (!larger) {
+        fprintf(stderr, "magisd measure: out of memory\n");
         return false;
-    post->waiting++;
-    if (mg_clock_seconds() - post->sent_at < EVERY_S)
+    }
+    post->text = larger;
+    memcpy(post->text + post->size, batch, size);
+    post->size += size;
+    post->waiting += rows;
+    if (mg_clock_seconds() < post->next_at)
         return true;
-    int status = send_rows(post);
+    int status = send_kept(post, SHORT_S);
     return status == 200 || status == 0 || status == 429 || status >= 500;
 }
 
 bool mg_measure_post_end(struct mg_measure_post *post)
 {
-    if (!post->batch)
-        return true;
-    bool good = post->waiting == 0 || send_rows(post) == 200;
+    bool good = post->waiting == 0 || send_kept(post, mg_interrupted() ? SHORT_S : PATIENCE_S) == 200;
     if (post->added)
         fprintf(stderr, "%s: %lld added, %lld of them wait as suspects\n", post->name, post->added, post->suspect);
     if (post->unjudged)
@@ -113,9 +115,6 @@ bool mg_measure_post_end(struct mg_measure_post *post)
 
 void mg_measure_post_release(struct mg_measure_post *post)
 {
-    if (post->rows)
-        fclose(post->rows);
     free(post->text);
-    free(post->batch);
     mg_own_daemon_close(&post->own);
 }

@@ -5,7 +5,6 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdio.h>
 
 #include "server/options.h"
 #include "server/own_daemon.h"
@@ -13,19 +12,19 @@
 struct mg_measure_post {
     const char *server, *token, *name; /* server NULL: nothing is posted; name: what the user calls it */
     struct mg_own_daemon own;
-    char *batch; /* its line, which each piece begins with */
-    FILE *rows;  /* not taken yet; into `text` */
-    char *text;
-    size_t size, waiting; /* bytes, rows */
-    double sent_at;
+    char *text;            /* batches that were not taken yet */
+    size_t size, waiting;  /* bytes, rows */
+    double next_at, pause; /* not before then, after an answer that did not come; how long that was */
     long long added, suspect, unjudged;
 };
 
 /* Begins with zeros. False: options contradict each other, or the directory cannot be used. */
 bool mg_measure_post_open(struct mg_measure_post *post, const struct mg_options *options);
-/* One line; the first is the batch's, and sent at once: whether we may is known before anything is measured. Rows are
- * sent every few seconds. A daemon that does not answer is asked again then; false: it does not take them. */
-bool mg_measure_post_add(struct mg_measure_post *post, const char *line, size_t size);
+/* Sends a batch's head alone: whether we may is known before anything is measured. */
+bool mg_measure_post_ask(struct mg_measure_post *post, const char *head, size_t size);
+/* A batch with its rows, which is sent. What a daemon that is away, busy or hanging did not take is kept; it is asked
+ * again after a pause, each twice the last, and not waited for longer than a few seconds. False: it refuses. */
+bool mg_measure_post_add(struct mg_measure_post *post, const char *batch, size_t size, size_t rows);
 /* Sends what is left and says what came of all. */
 bool mg_measure_post_end(struct mg_measure_post *post);
 void mg_measure_post_release(struct mg_measure_post *post);

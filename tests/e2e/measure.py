@@ -4,9 +4,11 @@ import json
 import os
 import signal
 import socket
+import socketserver
 import sqlite3
 import subprocess
 import tempfile
+import threading
 import time
 
 from libe2e import MAGISD, Daemon, Tests, read_all, status_of
@@ -24,9 +26,20 @@ def run(*arguments):
 
 
 def rows_of(name):
-    """The batch, and its rows."""
+    """The first batch's head, and all rows."""
     lines = [json.loads(line) for line in open(path(name))]
-    return lines[0], lines[1:]
+    return lines[0], [line for line in lines if "signature" in line]
+
+
+def agree_with(name, data):
+    """Somebody else says the same, undisturbed."""
+    heads, undisturbed = 0, {"before_s": 1, "after_s": 1, "best_s": 1}
+    with open(path(name)) as file, open(path("agreed.ndjson"), "w") as agreed:
+        for line in map(json.loads, file):
+            heads += "class" in line
+            agreed.write(json.dumps({**line, "agent": "second", "batch": "b%d" % heads, "canary": undisturbed, "busy": False}
+                                    if "class" in line else line) + "\n")
+    return run("timings", "import", path("agreed.ndjson"), "--data", data)
 
 
 def test_usage(t):
@@ -56,9 +69,7 @@ def test_rows(t):
     t.check("which nothing can judge yet", "%d suspect" % len(rows) in imported.stdout and
             "%d wait, since no profile names their device" % len(rows) in imported.stderr, imported)
     t.check("once", run("timings", "import", path("got.ndjson"), "--data", path("store")).stdout.startswith("0 added"))
-    with open(path("second.ndjson"), "w") as file:  # somebody else who says the same
-        file.writelines(json.dumps(line) + "\n" for line in [{**batch, "agent": "second"}, *rows])
-    agreed = run("timings", "import", path("second.ndjson"), "--data", path("store"))
+    agreed = agree_with("got.ndjson", path("store"))
     t.check("until somebody agrees", "0 suspect, %d confirmed" % len(rows) in agreed.stdout, agreed)
     with open(path("want.ndjson"), "w") as want:
         for row in rows[:3]:
@@ -82,18 +93,18 @@ def lines_of(name):
 def test_ended(t):
     """What was measured is there when it is ended, however it is ended, and the same command goes on from there."""
     with open(path("long.ndjson"), "w") as want:
-        for n in range(1, 81):
+        for n in range(1, 401):
             want.write(json.dumps({"op": "add", "signature": "f32;f32[%d],f32[%d]->f32[%d]" % (3 * (n * 4096,))}) + "\n")
     command = [MAGISD, "measure", "--from", path("long.ndjson"), "--device", "cpu", "-o", path("some.ndjson")]
     for name, number, status in (("SIGTERM", signal.SIGTERM, 130), ("SIGKILL", signal.SIGKILL, -signal.SIGKILL)):
         kept = len(lines_of("some.ndjson"))
         running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-        while len(lines_of("some.ndjson")) < kept + 4 and running.poll() is None:
+        while len(lines_of("some.ndjson")) < kept + 3 and running.poll() is None:  # a batch
             time.sleep(0.01)
         running.send_signal(number)
         _, err = running.communicate(timeout=60)
         t.equal(name, running.returncode, status)
-        t.check(name + ": all of it is there", len(lines_of("some.ndjson")) >= kept + 4, lines_of("some.ndjson"))
+        t.check(name + ": all of it is there", len(lines_of("some.ndjson")) >= kept + 3, len(lines_of("some.ndjson")))
         t.check(name + ": what is left is said", name == "SIGKILL" or "are left" in err, err)
     with open(path("some.ndjson"), "a") as file:
         file.write('{"row":7,"op":"ad')
@@ -105,9 +116,12 @@ def test_ended(t):
     rows = [json.loads(line) for line in lines_of("some.ndjson")]
     t.equal("each once", sorted(r["signature"] for r in rows if "signature" in r),
             sorted(json.loads(line)["signature"] for line in open(path("long.ndjson"))))
-    t.equal("a batch for each time", sum("class" in r for r in rows), 4)
+    heads = [r for r in rows if "class" in r]
+    t.check("in batches of some seconds", len({r["batch"] for r in heads}) == len(heads) > 3, heads)
+    t.check("each between two canaries", all(min(r["canary"].values()) > 0 for r in heads) and
+            len({r["canary"]["before_s"] for r in heads} | {r["canary"]["after_s"] for r in heads}) > len(heads), heads)
     imported = run("timings", "import", path("some.ndjson"), "--data", path("store2"))
-    t.check("imported as it is", imported.stdout.startswith("80 added"), imported)
+    t.check("imported as it is", imported.stdout.startswith("400 added"), imported)
     other = run("measure", "--from", path("long.ndjson"), "--device", "model:h200", "--max-seconds", "0.001", "-o", path("some.ndjson"))
     t.check("another device begins anew", other.returncode == 0 and "before" not in other.stderr, other)
     open(path("letter"), "w").write("Dear all,\nit rains.\n")
@@ -197,6 +211,7 @@ def test_kept(t):
     answer = run("measure", *NET, "--device", "cpu", "--data", path("kept"), "-o", path("both.ndjson"))
     t.check("with a profile they are judged", answer.returncode == 0 and "no profile" not in answer.stderr, answer)
     t.equal("and written as well", len(rows_of("both.ndjson")[1]), len(rows))
+    t.equal("agreed with", agree_with("both.ndjson", path("kept")).returncode, 0)
     priced = run("optimize", *NET, "--device", path("cpu.json"), "--evaluations", "20", "--data", path("kept"), "--json")
     t.check("they price", json.loads(priced.stdout)["prices"]["exact"] > 0.3, priced)
     write_wants("wants.ndjson", 300)
@@ -271,17 +286,17 @@ def test_handed_over(t):
     t.check("handed over", answer.returncode == 0 and answer.stdout == "" and len(taken()) == len(rows_of("got.ndjson")[1]), answer)
     quiet = subprocess.run([MAGISD, "measure", *NET, "--device", "cpu", "--max-seconds", "0.001"], capture_output=True, text=True,
                            env={**os.environ, "MAGISD_SERVER": "http://127.0.0.1:1", "MAGISD_DATA": path("nowhere")})
-    t.check("not for what the environment says", quiet.returncode == 0 and quiet.stdout.startswith("{") and not os.path.exists(path("nowhere")), quiet)
+    t.check("not for what the environment says", quiet.returncode == 0 and not os.path.exists(path("nowhere")), quiet)
     write_wants("away.ndjson", 400, 400)
     before = len(taken())
-    running = subprocess.Popen([MAGISD, "measure", "--from", path("away.ndjson"), "--device", "cpu", *there, "--max-seconds", "9",
+    running = subprocess.Popen([MAGISD, "measure", "--from", path("away.ndjson"), "--device", "cpu", *there, "--max-seconds", "18",
                                 "-o", path("away-got.ndjson")], stderr=subprocess.PIPE, text=True)
     while len(taken()) == before and running.poll() is None:
         time.sleep(0.05)
     seen = {(r["agent"], r["batch"], r["row"]) for r in taken()}
     daemon.listen = daemon.address
     daemon.stop(signal.SIGKILL)
-    time.sleep(3)
+    time.sleep(8)
     daemon.start()
     t.equal("what was acknowledged is there", seen - {(r["agent"], r["batch"], r["row"]) for r in taken()}, set())
     _, err = running.communicate(timeout=100)
@@ -294,6 +309,51 @@ def test_handed_over(t):
     t.check("a reader's token is refused first", refused.returncode == 1 and "measure" in refused.stderr and
             "0 operators" not in refused.stderr, refused)
     daemon.close()
+
+
+class Hanging(socketserver.ThreadingMixIn, socketserver.TCPServer):
+    """Answers whether timings may come, then nothing until it is well again."""
+    daemon_threads = allow_reuse_address = True
+    taken, asked, well = [], 0, False
+
+
+class Answer(socketserver.StreamRequestHandler):
+    def handle(self):
+        size = 0
+        while (line := self.rfile.readline().strip()):
+            size = int(line.split()[1]) if line.lower().startswith(b"content-length") else size
+        lines = [json.loads(line) for line in self.rfile.read(size).splitlines()]
+        self.server.asked += 1
+        if self.server.asked > 1 and not self.server.well:
+            time.sleep(300)
+        self.server.taken += [line for line in lines if "signature" in line]
+        body = b'{"added": %d}' % len(lines)
+        self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+
+
+def test_hanging(t):
+    """A daemon that does not answer holds up nothing for long, and gets all of it in the end."""
+    with Hanging(("127.0.0.1", 0), Answer) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        write_wants("hang.ndjson", 400, 800)
+        start = time.monotonic()
+        running = subprocess.Popen([MAGISD, "measure", "--from", path("hang.ndjson"), "--device", "cpu", "-o", path("hang-got.ndjson"),
+                                    "--server", "http://127.0.0.1:%d" % server.server_address[1], "--max-seconds", "25"],
+                                   stderr=subprocess.PIPE, text=True)
+        while server.asked < 2 and running.poll() is None:
+            time.sleep(0.05)
+        first = len(lines_of("hang-got.ndjson"))
+        time.sleep(14)
+        t.check("it measures on", len(lines_of("hang-got.ndjson")) > first, first)
+        server.well = True
+        try:
+            _, err = running.communicate(timeout=60)
+        except subprocess.TimeoutExpired:
+            running.kill()
+            _, err = running.communicate()
+        t.check("the time is kept", running.returncode == 0 and time.monotonic() - start < 60, (running.returncode, time.monotonic() - start, err))
+        t.equal("all of it is taken", len(server.taken), len(rows_of("hang-got.ndjson")[1]))
+        server.shutdown()
 
 
 def test_plan(t):
@@ -320,5 +380,5 @@ def test_plan(t):
 
 
 tests = Tests()
-tests.run(test_usage, test_rows, test_ended, test_profile, test_run, test_kept, test_jobs_at_rest, test_handed_over, test_plan)
+tests.run(test_usage, test_rows, test_ended, test_profile, test_run, test_kept, test_jobs_at_rest, test_handed_over, test_hanging, test_plan)
 tests.end()

@@ -137,8 +137,10 @@ def test_lock_that_is_held(t):
     held = open(LOCK)
     fcntl.flock(held, fcntl.LOCK_EX)
     waited = run(*measure, "--max-seconds", "0.5")
-    t.check("waits, and says so", waited.returncode == 0 and waited.stdout == "" and "another process measures" in waited.stderr and
-            "0 operators measured" in waited.stderr, waited)
+    t.check("waits, and says so", waited.returncode == 1 and waited.stdout == "" and "waiting until it is done" in waited.stderr and
+            "nothing was measured" in waited.stderr, waited)
+    fitted = run("measure", "--calibrate", "--device", "cpu", "--max-seconds", "0.5")
+    t.check("as does the profile", (fitted.returncode, fitted.stdout) == (1, "") and "nothing was measured" in fitted.stderr, fitted)
     waiting = subprocess.Popen([program, *measure], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     time.sleep(0.5)
     t.equal("for as long as it takes", waiting.poll(), None)
