@@ -89,6 +89,7 @@ static void on_tick(uv_timer_t *timer)
     struct mg_http *http = timer->data;
     measure_lag(http);
     mg_peer_sweep(http);
+    mg_guard_sweep(http);
     mg_stream_sweep(http);
     pump(http);
 }

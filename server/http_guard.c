@@ -199,21 +199,27 @@ static bool is_open(struct mg_http *http)
     return http->config.insecure ? !mg_tokens_valid(http->tokens) : http->local && !mg_tokens_exist(http->tokens);
 }
 
-bool mg_guard_role(struct mg_request *req)
+/* NULL, and who asks; or why the token is refused. */
+static const char *identify(const struct mg_request *req, struct mg_caller *caller)
 {
     struct mg_http *http = req->http;
+    const char *token = bearer_of(req);
+    *caller = (struct mg_caller){.role = MG_ROLE_ADMIN};
+    if (is_open(http))
+        return NULL;
+    if (!mg_tokens_valid(http->tokens))
+        return "there is no valid token: all were revoked or have expired, or none was made";
+    return token ? mg_tokens_check(http->tokens, token, caller) : "the request carries no token";
+}
+
+bool mg_guard_role(struct mg_request *req)
+{
     enum mg_role needs = req->route->role;
-    const char *token = bearer_of(req), *why;
     if (needs == MG_ROLE_PUBLIC)
         return true;
-    req->caller = (struct mg_caller){.role = MG_ROLE_ADMIN};
-    if (is_open(http))
-        return true;
-    why = !mg_tokens_valid(http->tokens) ? "there is no valid token: all were revoked or have expired, or none was made"
-          : token                        ? mg_tokens_check(http->tokens, token, &req->caller)
-                                         : "the request carries no token";
+    const char *why = identify(req, &req->caller);
     if (why) {
-        refuse_token(req, why, token != NULL);
+        refuse_token(req, why, bearer_of(req) != NULL);
         return false;
     }
     if (mg_role_allows(req->caller.role, needs))
@@ -221,6 +227,36 @@ bool mg_guard_role(struct mg_request *req)
     mg_reply_problem(req, "forbidden", NULL, "%s has the role %s; this takes %s", req->caller.name,
                      mg_role_name(req->caller.role), mg_role_name(needs));
     return false;
+}
+
+/* Still the one that it was let in for? */
+static bool is_admitted(const struct mg_request *req)
+{
+    struct mg_caller now;
+    return !req->route || req->route->role == MG_ROLE_PUBLIC ||
+           (!identify(req, &now) && mg_role_allows(now.role, req->route->role));
+}
+
+/* A change that is under way is answered as it ends; who waits, or reads on, does so no longer. */
+static void dismiss(struct mg_request *req)
+{
+    if (req->is_stream) {
+        mg_stream_end_of(req);
+    } else if (req->suspended && !req->replied && (req->waits || !strcmp(req->method, "GET") || req->head)) {
+        mg_request_forget(req);
+        mg_guard_role(req);
+    }
+}
+
+void mg_guard_sweep(struct mg_http *http)
+{
+    uint64_t state = mg_tokens_state(http->tokens);
+    if (state == http->tokens_state)
+        return;
+    http->tokens_state = state;
+    for (struct mg_peer *peer = http->peers; peer; peer = peer->next)
+        if (peer->request && !is_admitted(peer->request))
+            dismiss(peer->request);
 }
 
 void mg_guard_decorate(struct mg_request *req, struct MHD_Response *response)

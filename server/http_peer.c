@@ -2,8 +2,8 @@
  *
  * The library's time-out measures inactivity only, so that a slow sender would hold a connection for
  * ever; and at its connection limit further clients hang without an answer. Both are decided here:
- * a sweep closes what has taken too long, and at our limit the oldest connection without a complete
- * request makes room. Closing is shutdown(2): the library notices and cleans up. */
+ * a sweep closes what has taken too long, and at our limits, of all and of one address, the oldest
+ * connection without a complete request makes room. Closing is shutdown(2): the library notices and cleans up. */
 #include "server/http_priv.h"
 
 #include <stdlib.h>
@@ -24,23 +24,6 @@ static bool address_of(const struct sockaddr *from, struct in6_addr *to)
     return false;
 }
 
-enum MHD_Result mg_peer_admit(void *context, const struct sockaddr *address, socklen_t size)
-{
-    struct mg_http *http = context;
-    struct in6_addr key;
-    uint32_t count = 0;
-    (void)size;
-    /* behind a proxy all connections come from one address, which says nothing */
-    if (http->config.trusted_proxy || !address_of(address, &key))
-        return MHD_YES;
-    for (const struct mg_peer *peer = http->peers; peer; peer = peer->next)
-        count += peer->has_address && !peer->doomed && !memcmp(&peer->address, &key, sizeof key);
-    if (count < http->config.limits.per_address)
-        return MHD_YES;
-    mg_metric_add(&http->metrics, MG_METRIC_HTTP_REFUSED_ADDRESS, 1);
-    return MHD_NO;
-}
-
 static void doom(struct mg_peer *peer, enum mg_metric cause)
 {
     peer->doomed = true;
@@ -53,17 +36,44 @@ static bool is_incomplete(const struct mg_peer *peer)
     return !peer->doomed && (!peer->request || peer->request->phase < MG_PHASE_HANDLING);
 }
 
-static void make_room(struct mg_http *http)
+/* Who asks for nothing goes before who sends a body. */
+static bool goes_before(const struct mg_peer *a, const struct mg_peer *b)
+{
+    bool sends_a = a->request && a->request->phase == MG_PHASE_BODY;
+    bool sends_b = b->request && b->request->phase == MG_PHASE_BODY;
+    return sends_a != sends_b ? sends_b : a->since < b->since;
+}
+
+/* Of those from this address, or of all, where there are `most` of them: closes the oldest without a complete request.
+ * False: there is none. */
+static bool make_room(struct mg_http *http, const struct in6_addr *address, uint32_t most, enum mg_metric cause)
 {
     uint32_t alive = 0;
     struct mg_peer *victim = NULL;
     for (struct mg_peer *peer = http->peers; peer; peer = peer->next) {
-        alive += !peer->doomed;
-        if (is_incomplete(peer) && (!victim || peer->since < victim->since))
+        if (peer->doomed || (address && !(peer->has_address && !memcmp(&peer->address, address, sizeof *address))))
+            continue;
+        alive++;
+        if (is_incomplete(peer) && (!victim || goes_before(peer, victim)))
             victim = peer;
     }
-    if (alive > http->config.limits.connections && victim)
-        doom(victim, MG_METRIC_HTTP_REFUSED_LIMIT);
+    if (alive >= most && victim)
+        doom(victim, cause);
+    return alive < most || victim;
+}
+
+enum MHD_Result mg_peer_admit(void *context, const struct sockaddr *address, socklen_t size)
+{
+    struct mg_http *http = context;
+    struct in6_addr key;
+    (void)size;
+    /* behind a proxy all connections come from one address, which says nothing */
+    if (http->config.trusted_proxy || !address_of(address, &key))
+        return MHD_YES;
+    if (make_room(http, &key, http->config.limits.per_address, MG_METRIC_HTTP_REFUSED_ADDRESS))
+        return MHD_YES;
+    mg_metric_add(&http->metrics, MG_METRIC_HTTP_REFUSED_ADDRESS, 1);
+    return MHD_NO;
 }
 
 static void add_peer(struct mg_http *http, struct MHD_Connection *connection, void **slot)
@@ -83,7 +93,7 @@ static void add_peer(struct mg_http *http, struct MHD_Connection *connection, vo
     http->last_peer = peer;
     http->peer_count++;
     *slot = peer;
-    make_room(http);
+    make_room(http, NULL, http->config.limits.connections + 1, MG_METRIC_HTTP_REFUSED_LIMIT);
 }
 
 static void remove_peer(struct mg_http *http, void **slot)

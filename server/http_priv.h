@@ -82,6 +82,7 @@ struct mg_request {
     unsigned header_count;
     char etag[80];
     bool immutable, head, suspended, handled, replied, is_stream, page;
+    bool waits;       /* it asked to wait for its answer */
     mg_ticket ticket; /* what the handler waits for; 0 = nothing */
     void *state;
     void (*release_state)(void *state);
@@ -102,6 +103,8 @@ bool mg_guard_host(struct mg_request *req);
 bool mg_guard_origin(struct mg_request *req);
 /* Token and role, against the route. */
 bool mg_guard_role(struct mg_request *req);
+/* Ends the streams and waits of callers who are no longer let in; called about once a second. */
+void mg_guard_sweep(struct mg_http *http);
 /* Headers that every answer carries. */
 void mg_guard_decorate(struct mg_request *req, struct MHD_Response *response);
 
@@ -137,6 +140,7 @@ struct mg_stream {
 };
 void mg_stream_sweep(struct mg_http *http); /* comments on idle streams */
 void mg_stream_resume_all(struct mg_http *http);
+void mg_stream_end_of(struct mg_request *req); /* the stream that it is answered with */
 
 /* ---- pages (http_page.c) ---- */
 struct mg_web_file {
@@ -171,8 +175,9 @@ struct mg_http {
     uint64_t tick_due_ms, lag_ms, lag_since_ms;
     struct mg_devices *devices;
     struct mg_tokens *tokens;
-    bool local;        /* bound to this machine alone */
-    char *description; /* GET /openapi.json */
+    uint64_t tokens_state; /* by which everybody here was let in */
+    bool local;            /* bound to this machine alone */
+    char *description;     /* GET /openapi.json */
     size_t description_size;
     bool draining, stopping;
     void (*closed)(void *context);

@@ -464,6 +464,7 @@ bool mg_request_wait(struct mg_request *req, double *seconds)
     if (!mg_request_integer(req, "wait", 0, 300, &value))
         return false;
     *seconds = value >= 0 ? (double)value : preferred_wait(req);
+    req->waits = *seconds > 0;
     if (value < 0 && *seconds > 0)
         mg_reply_header(req, "Preference-Applied", "wait=%.0f", *seconds);
     return true;

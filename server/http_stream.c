@@ -140,6 +140,15 @@ void mg_stream_end(struct mg_http *http, mg_stream_id id)
     resume(stream);
 }
 
+void mg_stream_end_of(struct mg_request *req)
+{
+    for (struct mg_stream *stream = req->http->streams; stream; stream = stream->next)
+        if (stream->connection == req->connection) {
+            mg_stream_end(req->http, stream->id);
+            return;
+        }
+}
+
 void mg_stream_sweep(struct mg_http *http)
 {
     uint64_t now = uv_now(http->config.loop);

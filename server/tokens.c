@@ -154,6 +154,8 @@ struct mg_tokens {
     size_t count;
     int state; /* of load() */
     struct stat seen;
+    uint64_t changes;    /* so far: other tokens, or one that expired */
+    int64_t next_expiry; /* 0: none */
 };
 
 struct mg_tokens *mg_tokens_open(const char *data_dir)
@@ -173,6 +175,18 @@ void mg_tokens_close(struct mg_tokens *tokens)
     free(tokens);
 }
 
+static void find_next_expiry(struct mg_tokens *tokens)
+{
+    int64_t now = mg_clock_wall_ms(), next = 0;
+    for (size_t i = 0; i < tokens->count; i++) {
+        int64_t at = tokens->list[i].expires_at;
+        if (at > now && (!next || at < next))
+            next = at;
+    }
+    tokens->next_expiry = next;
+    tokens->changes++;
+}
+
 /* The file is only ever replaced as a whole: another one has another inode or time. */
 static void refresh(struct mg_tokens *tokens)
 {
@@ -189,6 +203,15 @@ static void refresh(struct mg_tokens *tokens)
     tokens->seen = st;
     free(tokens->list);
     tokens->state = load(tokens->data_dir, &tokens->list, &tokens->count);
+    find_next_expiry(tokens);
+}
+
+uint64_t mg_tokens_state(struct mg_tokens *tokens)
+{
+    refresh(tokens);
+    if (tokens->next_expiry && tokens->next_expiry <= mg_clock_wall_ms())
+        find_next_expiry(tokens);
+    return tokens->changes;
 }
 
 bool mg_tokens_exist(struct mg_tokens *tokens)

@@ -39,6 +39,8 @@ void mg_tokens_close(struct mg_tokens *tokens);         /* NULL is fine */
 bool mg_tokens_exist(struct mg_tokens *tokens);
 /* One of them at least is neither revoked nor expired (or nobody can tell). */
 bool mg_tokens_valid(struct mg_tokens *tokens);
+/* Another number than before: what mg_tokens_check says may have changed, for the file has or a token has expired. */
+uint64_t mg_tokens_state(struct mg_tokens *tokens);
 /* NULL: *out says who it is; else why the token is refused. Takes the same time for every wrong token. */
 const char *mg_tokens_check(struct mg_tokens *tokens, const char *text, struct mg_caller *out);
 

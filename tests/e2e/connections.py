@@ -44,6 +44,32 @@ def test_keep_alive(t):
     t.equal("stops", daemon.close(), 0)
 
 
+def test_per_address_busy(t, daemon):
+    """Nobody makes room whose request is being answered."""
+    job = daemon.post("/optimize", {"zoo": {"model": "bert-base", "batch": 8}, "training": {"loss": "squared", "optimizer": "sgd"},
+                                    "budget": {"seconds": 60}}).json
+    waiting = [daemon.connect() for _ in range(5)]
+    for peer in waiting:
+        peer.sendall(b"GET /jobs/%s?wait=60 HTTP/1.1\r\nHost: localhost\r\n\r\n" % job["id"].encode())
+    time.sleep(0.3)
+    refused = daemon.connect()
+    refused.settimeout(5)
+    try:
+        refused.sendall(GET)
+        t.equal("all wait for an answer", read_one(refused), 0)
+    except OSError:
+        t.check("all wait for an answer", True)
+    waiting[0].close()
+    for _ in range(50):
+        try:
+            daemon.post("/jobs/%s/cancel" % job["id"])
+            break
+        except OSError:
+            time.sleep(0.1)
+    for peer in waiting[1:]:
+        peer.close()
+
+
 def test_per_address(t):
     daemon = Daemon("--max-per-address", "5")
     peers = [daemon.connect() for _ in range(8)]
@@ -59,6 +85,19 @@ def test_per_address(t):
         peer.close()
     time.sleep(0.3)
     t.equal("room again", daemon.get("/healthz").status, 200)
+    idle = [daemon.connect() for _ in range(5)]
+    idle[1].sendall(b"POST /optimize HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{")
+    time.sleep(0.2)
+    t.equal("idle ones make room", [daemon.get("/healthz").status for _ in range(8)], [200] * 8)
+    idle[1].settimeout(0.2)
+    try:
+        t.check("an upload stays", idle[1].recv(1) != b"")
+    except TimeoutError:
+        t.check("an upload stays", True)
+    t.equal("the oldest is closed", idle[0].recv(1), b"")
+    for peer in idle:
+        peer.close()
+    test_per_address_busy(t, daemon)
     daemon.close()
 
 

@@ -7,6 +7,7 @@ import time
 from libe2e import MAGISD, Daemon, Tests
 
 MODEL = {"zoo": {"model": "mlp"}, "budget": {"evaluations": 10}}
+SLOW = {"zoo": {"model": "bert-base", "batch": 8}, "training": {"loss": "squared", "optimizer": "sgd"}, "budget": {"seconds": 60}}
 ROLES = ("read", "submit", "measure", "admin")
 PUBLIC, READ, SUBMIT, MEASURE, ADMIN = (), ROLES, ("submit", "admin"), ("measure", "admin"), ("admin",)
 
@@ -153,6 +154,58 @@ def test_end_of_tokens(t):
     t.equal("after its end", daemon.request("GET", "/jobs", None, bearer(short)).status, 401)
 
 
+def listen(path, text):
+    """A request whose answer is still to come: the socket."""
+    peer = daemon.connect()
+    peer.sendall(b"GET %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n\r\n" % (path.encode(), text.encode()))
+    return peer
+
+
+def rest_of(peer, seconds):
+    """All that comes until the peer closes, and whether it does in time."""
+    data, end = b"", time.monotonic() + seconds
+    while time.monotonic() < end:
+        peer.settimeout(max(0.01, end - time.monotonic()))
+        try:
+            part = peer.recv(65536)
+        except OSError:
+            break
+        if not part:
+            return data, True
+        data += part
+        if data.endswith(b"0\r\n\r\n"):
+            return data, True
+    return data, False
+
+
+def test_streams_end(t):
+    """Streams and waits end with the token: when it is revoked, and when it expires."""
+    job = daemon.request("POST", "/optimize", dict(SLOW, fresh=True),
+                         bearer(tokens["submit"])).json
+    path = "/jobs/" + job["id"]
+    stays = listen(path + "/events", tokens["read"]), listen(path + "?wait=60", tokens["read"])
+    for how, more in (("revoked", ()), ("expired", ("--expires", "0.0006h"))):
+        text = add(t, daemon.data, "listener-" + how, "read", *more)
+        stream, wait, poll = (listen(path + "/events", text), listen(path + "?wait=60", text),
+                              listen("/events?jobs=%s&since=999999&wait=60" % job["id"], text))
+        t.check("a stream has begun: " + how, stream.recv(65536).startswith(b"HTTP/1.1 200"))
+        if how == "revoked":
+            t.equal("revoke the listener", token(daemon.data, "revoke", "listener-revoked").returncode, 0)
+        t.check("the stream ends: " + how, rest_of(stream, 6)[1])
+        answer = rest_of(wait, 1)[0]
+        t.check("who waits is refused: " + how, answer.startswith(b"HTTP/1.1 401") and b"unauthorized" in answer, answer)
+        t.check("the other stream ends: " + how, rest_of(poll, 1)[1])
+        t.equal("and who comes again: " + how, daemon.request("GET", path, None, bearer(text)).status, 401)
+        for peer in (stream, wait, poll):
+            peer.close()
+    data, closed = rest_of(stays[0], 1.5)
+    t.check("another token's stream goes on", not closed and b"event: snapshot" in data, data)
+    t.equal("and its wait", rest_of(stays[1], 0.2), (b"", False))
+    t.equal("cancel", daemon.request("POST", path + "/cancel", None, bearer(tokens["submit"])).status, 200)
+    for peer in stays:
+        peer.close()
+
+
 def test_other_directories(t):
     """Where nothing of magisd lies there are no tokens to tell of."""
     empty = os.path.join(daemon.home, "empty")
@@ -223,6 +276,6 @@ def test_all_revoked(t):
 
 
 tests = Tests()
-tests.run(setup, test_roles, test_wrong_tokens, test_ownership, test_end_of_tokens, test_other_directories, test_damaged_file, test_other_addresses, test_all_revoked)
+tests.run(setup, test_roles, test_wrong_tokens, test_ownership, test_end_of_tokens, test_streams_end, test_other_directories, test_damaged_file, test_other_addresses, test_all_revoked)
 tests.equal("stops", daemon.close(), 0)
 tests.end()
