@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/digest.h"
 #include "plan/check_priv.h"
 
 struct known {
@@ -90,6 +91,12 @@ static void put_desc(struct pricing *p, const struct mg_op_desc *desc)
     put_shapes(p, desc->in_dtype, desc->in_shape, desc->in_count);
     put(p, "->");
     put_shapes(p, desc->out_dtype, desc->out_shape, desc->out_count);
+    if (p->size > MG_PRICE_SIGNATURE_MAX) {
+        char hex[65];
+        mg_sha256_hex(p->text, p->size, hex);
+        p->size = 0;
+        put(p, "sha256:%s", hex);
+    }
 }
 
 /* ---- descriptions ---- */

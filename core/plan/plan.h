@@ -69,9 +69,10 @@ struct mg_region {
  * nested region, L is the extent of its axis within the parent's part. */
 void mg_part_bounds(int64_t length, uint32_t parts, uint32_t part, int64_t *lo, int64_t *hi);
 
+enum { MG_PRICE_SIGNATURE_MAX = 8192 }; /* so that its JSON, escapes and all, is within what is read */
 struct mg_price {
     char name[24];         /* operator's name, or "store", "load", "slice", "join", "acc" */
-    const char *signature; /* attributes, shapes, dtypes: canonical text */
+    const char *signature; /* attributes, shapes, dtypes: canonical text; of a longer one "sha256:" and its digest */
     double seconds;
     uint64_t workspace; /* bytes, live during the step only */
     enum mg_price_source source;

@@ -68,6 +68,15 @@ static uint32_t intern(struct mg_price_table *table, const char *name, struct mg
     return (uint32_t)(table->count - 1);
 }
 
+static void shorten(struct mg_price_table *table)
+{
+    char hex[65];
+    if (table->size <= MG_PRICE_SIGNATURE_MAX)
+        return;
+    mg_sha256_hex(table->text, table->size, hex);
+    table->size = (size_t)snprintf(table->text, table->text_capacity, "sha256:%s", hex);
+}
+
 uint32_t mg_price_op(struct mg_price_table *table, const struct mg_pricing *pricing, mg_op op,
                      const struct mg_cut *cuts, uint32_t cut_count, struct mg_arena *arena, struct mg_error *err)
 {
@@ -81,6 +90,7 @@ uint32_t mg_price_op(struct mg_price_table *table, const struct mg_pricing *pric
         return MG_NONE;
     struct mg_quote quote = mg_pricer_quote(pricing->pricer, pricing->device, &desc, part ? &whole : NULL);
     table->size = mg_signature_print(&desc, table->text);
+    shorten(table);
     mg_arena_rewind(arena, mark);
     return intern(table, mg_op_type_name(info->type), quote, arena);
 }

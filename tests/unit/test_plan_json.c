@@ -57,6 +57,36 @@ Test(plan_json, round_trip)
     bench_close(&b);
 }
 
+/* What reads and checks as it was written, though one operator's signature is longer than a text of JSON may be. */
+Test(plan_json, an_operator_of_thousands_of_operands)
+{
+    enum { OPERANDS = 8000 };
+    struct bench b;
+    struct mg_plan *plan, *again = NULL;
+    struct mg_verdict verdict;
+    static mg_value in[OPERANDS];
+    size_t size;
+    bench_open(&b);
+    for (int i = 0; i < OPERANDS; i++)
+        in[i] = input(&b, NULL, SHAPE(1 + i % 3, 4));
+    mg_value all = op1(&b, MG_OP_CONCAT, NULL, in, OPERANDS, ATTRS(INT_OF(AXIS, 0)));
+    cr_assert_neq(all, MG_NONE, "%s", b.err.message);
+    mg_graph_add_output(b.g, all);
+    cr_assert(normalise(&b), "%s", b.err.message);
+    cr_assert_eq(mg_plan_original(b.n, mg_device_builtin("rtx3090"), &b.arena, &plan, &b.err), MG_OK);
+    plan->original = plan->figures;
+    char *text = text_of(&b, plan, &size), *hash = strstr(text, "sha256:");
+    cr_assert_not_null(hash);
+    for (int damaged = 0; damaged < 2; damaged++) {
+        hash[10] = (char)(damaged ? hash[10] ^ 1 : hash[10]);
+        cr_assert_eq(mg_plan_read(b.n, text, size, &b.arena, &again, &b.err), MG_OK, "%s: %s", b.err.pointer,
+                     b.err.message);
+        cr_assert_eq(mg_plan_check(b.n, again, &b.arena, &verdict, &b.err), MG_OK, "%s", b.err.message);
+        cr_expect_eq(verdict.accepted, !damaged, "%s", verdict.message);
+    }
+    bench_close(&b);
+}
+
 Test(plan_json, keys_are_sorted)
 {
     struct bench b;
