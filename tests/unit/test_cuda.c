@@ -8,7 +8,7 @@
 #include "cuda_recorder.h"
 #include "graph_util.h"
 #include "measure/calibrate.h"
-#include "server/agent.h"
+#include "server/batch.h"
 
 static struct mg_engine engine;
 static struct mg_error err;
@@ -131,14 +131,14 @@ Test(cuda, timings_tell_the_clock_and_whether_it_was_slowed)
 /* An agent throws away what a throttled card did, and does not take its time for the best. */
 Test(cuda, a_throttled_canary_is_slow)
 {
-    struct mg_agent agent = {.device = "cuda:0"};
+    struct mg_canary canary = {.who = "magisd agent: cuda:0"};
     double seconds;
     log_.slowed_by = NVML_SLOWED_BY_OVERHEATING;
-    cr_assert(mg_agent_canary(&agent, &engine, &seconds));
-    cr_expect(seconds == INFINITY && agent.best_canary == 0 && mg_agent_is_slow(&agent, seconds));
+    cr_assert(mg_canary_run(&canary, &engine, &seconds));
+    cr_expect(seconds == INFINITY && canary.best_s == 0 && mg_canary_is_slow(&canary, seconds));
     log_.slowed_by = 0;
-    cr_assert(mg_agent_canary(&agent, &engine, &seconds));
-    cr_expect(agent.best_canary == seconds && !mg_agent_is_slow(&agent, seconds));
+    cr_assert(mg_canary_run(&canary, &engine, &seconds));
+    cr_expect(canary.best_s == seconds && !mg_canary_is_slow(&canary, seconds));
 }
 
 Test(cuda, an_elementwise_operator_is_compiled_and_launched)
