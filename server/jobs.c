@@ -253,7 +253,7 @@ static void fail_overdue(mg_jobs *jobs, struct mg_job *job)
     free(error);
 }
 
-static void check_deadline(mg_jobs *jobs, struct mg_job *job, int64_t now)
+void mg_jobs_check_deadline(mg_jobs *jobs, struct mg_job *job, int64_t now)
 {
     if (job->deadline_at == 0 || now < job->deadline_at || job->ending)
         return;
@@ -310,7 +310,7 @@ void mg_jobs_tick(mg_jobs *jobs)
     jobs->ticks++;
     for (struct mg_job *job = jobs->first; job; job = job->next)
         if (!mg_job_state_ended(job->info.state)) {
-            check_deadline(jobs, job, now);
+            mg_jobs_check_deadline(jobs, job, now);
             mg_job_settle(jobs, job);
         }
     bool second = !jobs->draining || jobs->ticks % (MG_TICK_MS / DRAIN_TICK_MS) == 0;
@@ -442,5 +442,6 @@ void mg_jobs_stats(const mg_jobs *jobs, struct mg_jobs_stats *out)
     out->workers_busy = jobs->running;
     out->draining = jobs->draining;
     out->store_lost = jobs->store_lost;
+    out->disk_full = mg_jobs_disk_is_full(jobs);
     out->store_ok = jobs->opened && !jobs->store_failing;
 }

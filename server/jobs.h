@@ -150,6 +150,7 @@ struct mg_jobs_stats {
                       /readyz says 503 */
     bool draining;
     bool store_ok, store_lost;
+    bool disk_full; /* no new jobs: /readyz says 503 */
 };
 void mg_jobs_stats(const mg_jobs *jobs, struct mg_jobs_stats *out);
 

@@ -3,9 +3,14 @@
 
 #include "server/jobs_priv.h"
 
-static const char *refusal(mg_jobs *jobs, const char *owner, const char **detail)
+bool mg_jobs_disk_is_full(const mg_jobs *jobs)
 {
     struct statvfs disk;
+    return statvfs(jobs->data_dir, &disk) == 0 && (uint64_t)disk.f_bavail * disk.f_frsize < jobs->config.min_free_bytes;
+}
+
+static const char *refusal(mg_jobs *jobs, const char *owner, const char **detail)
+{
     if (jobs->draining || !jobs->opened) {
         *detail = "the daemon is stopping";
         return "draining";
@@ -23,7 +28,7 @@ static const char *refusal(mg_jobs *jobs, const char *owner, const char **detail
         *detail = "too many jobs of this token are queued";
         return "queue-full";
     }
-    if (statvfs(jobs->data_dir, &disk) == 0 && (uint64_t)disk.f_bavail * disk.f_frsize < jobs->config.min_free_bytes) {
+    if (mg_jobs_disk_is_full(jobs)) {
         *detail = "the disk of the data directory is nearly full";
         return "no-space";
     }

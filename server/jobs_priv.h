@@ -161,6 +161,8 @@ struct mg_jobs {
 void mg_jobs_say(const mg_jobs *jobs, const char *level, const char *event, const char *fmt, ...) MG_PRINTF(4, 5);
 
 /* ---- jobs.c: the table ---- */
+/* Stops the job, or fails it where it never ran, if its deadline has passed. */
+void mg_jobs_check_deadline(mg_jobs *jobs, struct mg_job *job, int64_t now);
 /* What is due once a second. */
 void mg_jobs_tick(mg_jobs *jobs);
 struct mg_job *mg_jobs_find(mg_jobs *jobs, const char *id);
@@ -302,6 +304,8 @@ void mg_timings_pin(mg_jobs *jobs, struct mg_job *job, void (*then)(mg_jobs *job
 /* ---- jobs_admit.c ---- */
 /* True if no job of this owner may come in now: the call is answered with the reason. */
 bool mg_call_refused(struct mg_call *call, const char *owner);
+/* The data directory's disk has less room than a new job must find (--min-free). */
+bool mg_jobs_disk_is_full(const mg_jobs *jobs);
 
 /* ---- jobs_submit.c ---- */
 /* Has intake read the body of a validating job, unless it does: after a restart, or where something failed. */

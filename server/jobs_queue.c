@@ -117,7 +117,9 @@ void mg_jobs_schedule(mg_jobs *jobs)
         struct mg_job *job = next_job(jobs);
         if (!job)
             return;
-        mg_run_start(jobs, job);
+        mg_jobs_check_deadline(jobs, job, mg_clock_wall_ms());
+        if (!job->ending)
+            mg_run_start(jobs, job);
     }
 }
 

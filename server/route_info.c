@@ -39,7 +39,14 @@ void mg_route_page(struct mg_request *req)
     mg_page_serve(req, name ? name : "");
 }
 
-static const char store_lost[] = "the store's file was removed or replaced under the running daemon";
+/* NULL, or what hinders its work until somebody puts it right. */
+static const char *trouble(const struct mg_jobs_stats *stats)
+{
+    return stats->store_lost ? "the store's file was removed or replaced under the running daemon"
+           : stats->disk_full
+               ? "the disk of the data directory is nearly full: new jobs are refused, those that run finish"
+               : NULL;
+}
 
 /* It lives while it answers: what hinders its work is told, and makes it not ready. */
 void mg_route_healthz(struct mg_request *req)
@@ -47,11 +54,12 @@ void mg_route_healthz(struct mg_request *req)
     struct mg_jobs_stats stats;
     struct mg_writer w;
     mg_jobs_stats(req->http->config.jobs, &stats);
+    const char *why = trouble(&stats);
     mg_writer_init(&w);
     mg_write_begin_object(&w);
-    mg_write_member_string(&w, "status", stats.store_lost ? "degraded" : "ok");
-    if (stats.store_lost)
-        mg_write_member_string(&w, "why", store_lost);
+    mg_write_member_string(&w, "status", why ? "degraded" : "ok");
+    if (why)
+        mg_write_member_string(&w, "why", why);
     mg_write_end_object(&w);
     mg_reply_json(req, 200, &w);
 }
@@ -62,8 +70,8 @@ static const char *why_not_ready(const struct mg_request *req)
     mg_jobs_stats(req->http->config.jobs, &stats);
     if (req->http->draining || stats.draining)
         return "draining";
-    if (stats.store_lost)
-        return store_lost;
+    if (trouble(&stats))
+        return trouble(&stats);
     if (!stats.claiming)
         return "too many workers died, or could not start: one job at a time is tried, after a pause";
     if (!stats.store_ok)

@@ -320,9 +320,27 @@ static enum mg_store_code use_wal(struct mg_db *db)
     return db->code;
 }
 
+/* SQLite makes the file empty, and a start may end there; but what a daemon makes once it has jobs lies beside it only
+ * where the file has had content. */
+static bool was_emptied(const mg_store *store)
+{
+    static const char *const later[] = {"spool", "cache", "store.db-wal"};
+    struct stat st;
+    bool found = false, empty = stat(store->path, &st) == 0 && st.st_size == 0;
+    for (size_t i = 0; empty && !found && i < sizeof later / sizeof *later; i++) {
+        char *path = text_of("%s/%s", store->dir, later[i]);
+        found = stat(path, &st) == 0 && (S_ISDIR(st.st_mode) || st.st_size > 0);
+        free(path);
+    }
+    return found;
+}
+
 static enum mg_store_code open_writer(mg_store *store, const struct why *why)
 {
     struct mg_db *db = &store->writer;
+    if (was_emptied(store)) {
+        return refused(store, MG_STORE_CORRUPT, "it is empty, in a directory that was in use", why);
+    }
     if (mg_db_open(db, store->path, MG_DB_WRITER) != MG_STORE_OK) {
         return refused(store, db->code, db->message, why);
     }

@@ -295,6 +295,17 @@ def test_unix(t):
     os.unlink(path)
 
 
+def test_full_disk(t):
+    """Less room than --min-free: alive, but not ready for new jobs."""
+    full = Daemon("--min-free", "8000000TB")
+    t.equal("no new jobs", full.post("/optimize", MODEL).problem, "no-space")
+    ready, health = full.get("/readyz"), full.get("/healthz")
+    t.check("not ready, and why", ready.status == 503 and "nearly full" in ready.json["why"] and "Retry-After" in ready.headers, ready)
+    t.check("it lives", health.status == 200 and health.json["status"] == "degraded" and "nearly full" in health.json["why"], health)
+    t.equal("what is there is still told", full.get("/jobs").status, 200)
+    full.close()
+
+
 def test_closed_descriptors(t):
     """Standard input, output and error may be closed: a daemon's files and sockets do not take their places."""
     for closed in ("<&-", ">&-", "<&- >&- 2>&-"):
@@ -332,6 +343,6 @@ def test_listen_addresses(t):
 daemon = Daemon()
 tests = Tests()
 tests.run(test_framing, test_host_and_origin, test_refused_options, test_public_url, test_methods, test_problems, test_headers, test_bodies,
-          test_description, test_schemas, test_information, test_devices, test_logs, test_unix, test_closed_descriptors, test_listen_addresses)
+          test_description, test_schemas, test_information, test_devices, test_logs, test_unix, test_full_disk, test_closed_descriptors, test_listen_addresses)
 tests.equal("stops cleanly", daemon.close(), 0)
 tests.end()

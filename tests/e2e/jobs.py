@@ -234,6 +234,10 @@ def test_changes(t):
     patched = daemon.request("PATCH", path, {"name": "new", "labels": {"a": "b"}})
     t.equal("patch", (patched.status, patched.json["name"], patched.json["labels"]), (200, "new", {"a": "b"}))
     t.equal("patch kept", daemon.get(path).json["name"], "new")
+    late = daemon.post("/optimize?wait=30", mlp(50, name="late", budget={"evaluations": 50, "deadline_s": 0.001}, fresh=True)).json
+    t.equal("a deadline that passed before a worker was given", (late["state"], late["stopped_by"], late["attempts"]),
+            ("failed", "deadline", 0))
+    t.check("is the error", late["error"]["type"].endswith("/errors/deadline"), late["error"])
     unnamed = daemon.request("PATCH", path, {"name": None})
     t.equal("null takes the name away", (unnamed.status, unnamed.json["name"], unnamed.json["labels"]), (200, None, {"a": "b"}))
     t.check("patch of what is not to be changed", daemon.request("PATCH", path, {"state": "queued"}).status == 422)

@@ -792,6 +792,26 @@ Test(store_durable, garbage_is_refused)
     cr_assert(strstr(f.got.message, "move it") && strstr(f.got.message, "/backup"), "%s", f.got.message);
 }
 
+Test(store_durable, an_emptied_file_is_refused)
+{
+    char path[128], spool[128];
+    path_in(path, sizeof path, "store.db");
+    path_in(spool, sizeof spool, "spool");
+    open_ok();
+    submit_any(&f, A);
+    mg_store_close(f.store);
+    f.store = NULL;
+    cr_assert_eq(truncate(path, 0), 0);
+    cr_assert_eq(mkdir(spool, 0700), 0);
+    cr_expect_eq(fixture_open(&f), MG_STORE_CORRUPT);
+    cr_expect(strstr(f.got.message, "is empty") && strstr(f.got.message, "/backup"), "%s", f.got.message);
+    struct stat st;
+    cr_expect(stat(path, &st) == 0 && st.st_size == 0, "it is left as it is");
+    cr_assert_eq(rmdir(spool), 0); /* a first start that ended too soon */
+    open_ok();
+    cr_expect_eq(DO(&f, get_job, A)->code, MG_STORE_NOT_FOUND);
+}
+
 Test(store_durable, damage_is_found_after_an_unclean_stop)
 {
     char path[128], junk[4096];
