@@ -55,10 +55,11 @@ static void show_progress(void *context, const struct mg_progress *progress)
 
 static void report_rejected(void *context, const struct mg_plan *plan, const struct mg_verdict *verdict)
 {
+    char place[40];
     (void)context;
     (void)plan;
-    fprintf(stderr, "\nmagisd: a bug: the checker refused a plan at step %ld: %s: %s\n",
-            verdict->step == MG_NONE ? -1L : (long)verdict->step, verdict->reason, verdict->message);
+    fprintf(stderr, "\nmagisd: a bug: the checker refused %s: %s: %s\n", mg_verdict_place(verdict, place),
+            verdict->reason, verdict->message);
 }
 
 /* ---- the answer as JSON ---- */
@@ -189,6 +190,11 @@ static bool print_json(struct optimize *o)
 
 /* ---- the answer as a table ---- */
 
+static double ratio(double part, double whole)
+{
+    return whole > 0 ? part / whole : 1; /* nothing of nothing is all of it */
+}
+
 static void print_point(const struct optimize *o, const struct mg_point *point, const char *mark)
 {
     const struct mg_figures *original = &o->result.original.figures, *f = &point->figures;
@@ -202,8 +208,8 @@ static void print_point(const struct optimize *o, const struct mg_point *point, 
             *to++ = *c;
     *to = '\0';
     printf("%-2s%-17s %10.6f s %7.4f  %9s %7.4f  %9s  %s\n", mark, point->id, f->latency_s,
-           original->latency_s > 0 ? f->latency_s / original->latency_s : 0, peak,
-           original->peak_bytes ? (double)f->peak_bytes / (double)original->peak_bytes : 0, host, names);
+           ratio(f->latency_s, original->latency_s), peak, ratio((double)f->peak_bytes, (double)original->peak_bytes),
+           host, names);
 }
 
 static void print_table(const struct optimize *o)
@@ -295,8 +301,8 @@ static void print_best(const struct optimize *o, bool written)
     mg_answer_bytes(original->peak_bytes, before);
     mg_answer_visible(output ? output : "", where, sizeof where);
     printf("%s:\nplan %s needs %s instead of %s (%.0f %%) and %.4f times the time; ", why_best(o), best->id, peak,
-           before, original->peak_bytes ? 100 * (double)f->peak_bytes / (double)original->peak_bytes : 0,
-           original->latency_s > 0 ? f->latency_s / original->latency_s : 0);
+           before, 100 * ratio((double)f->peak_bytes, (double)original->peak_bytes),
+           ratio(f->latency_s, original->latency_s));
     if (!written)
         printf("not everything was written\n");
     else if (output && strcmp(output, "-") != 0)
@@ -417,6 +423,8 @@ static int search(struct optimize *o)
     enum mg_code code = mg_search(o->source.graph, &o->search, &observer, &o->source.arena, &o->result, &err);
     if (o->bar)
         fprintf(stderr, "\n");
+    if (code == MG_ERR_REJECTED) /* reported */
+        return MG_EXIT_FAILED;
     return code == MG_OK ? answer(o) : mg_source_complain("search", &err);
 }
 

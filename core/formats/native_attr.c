@@ -140,8 +140,8 @@ static bool parse_latency(struct mg_json *json, struct mg_attr *out)
         double seconds;
         if (!mg_json_double(json, &seconds))
             return false;
-        if (!(seconds >= 0))
-            return mg_json_fail(json, MG_ERR_INVALID, "a latency cannot be negative");
+        if (!(seconds >= 0 && seconds <= 1e5))
+            return mg_json_fail(json, MG_ERR_INVALID, "a latency is %g seconds, must be from 0 to 100000", seconds);
     }
     size_t size = (size_t)(json->at - start);
     char *text = mg_arena_alloc(json->arena, size + 1);

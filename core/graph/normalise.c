@@ -98,6 +98,22 @@ static const char *refuse_in_place(const struct mg_graph *g, const struct mg_op_
     return NULL;
 }
 
+/* What an update overwrites is not there at the end, itself or through views. */
+static enum mg_code check_outputs(const struct mg_graph *g, struct mg_error *err)
+{
+    for (size_t i = 0; i < g->output_count; i++) {
+        const struct mg_value_info *v = &g->values[g->outputs[i]], *root = &g->values[mg_alias_root(g, g->outputs[i])];
+        if (root->updated_by == MG_NONE)
+            continue;
+        char pointer[64];
+        snprintf(pointer, sizeof pointer, "/outputs/%zu", i);
+        return mg_fail(err, MG_ERR_INVALID, pointer,
+                       "'%.60s' is of the old version of '%.60s', which '%.60s' overwrites", v->name, root->name,
+                       g->values[root->updated_by].name);
+    }
+    return MG_OK;
+}
+
 static enum mg_code decide_in_place(struct normalise *n, int32_t *in_place, struct mg_error *err)
 {
     const struct mg_graph *g = n->source;
@@ -110,6 +126,7 @@ static enum mg_code decide_in_place(struct normalise *n, int32_t *in_place, stru
         if (g->values[v].update_of != MG_NONE)
             MG_TRY(check_update(g, v, in_place, err));
     }
+    MG_TRY(check_outputs(g, err));
     for (mg_op op = 0; op < g->op_count; op++) {
         if (in_place[op] < 0)
             continue;

@@ -342,12 +342,25 @@ static bool opaque_axis_is_apart(const int64_t *axes, uint32_t at, uint32_t widt
     return true;
 }
 
+/* Such that figures summed over a graph stay numbers that a plan may state. */
+static enum mg_code check_amount(struct mg_infer *t, enum mg_attr_key key)
+{
+    char part[32];
+    double amount = mg_infer_attr(t, key)->f;
+    snprintf(part, sizeof part, "/attrs/%s", mg_attr_name(key));
+    if (amount >= 0 && amount <= 1e18)
+        return MG_OK;
+    return mg_infer_fail(t, part, "%s is %g, must be from 0 to 1e18", mg_attr_name(key), amount);
+}
+
 enum mg_code mg_shape_opaque(struct mg_infer *t)
 {
     uint32_t count, width = 1 + t->in_count + t->out_count;
     const int64_t *axes = mg_infer_ints(t, MG_ATTR_AXES, &count);
     static const char *const purities[] = {"pure", "seeded", "impure", NULL};
     MG_TRY(mg_infer_choice(t, MG_ATTR_PURITY, purities));
+    MG_TRY(check_amount(t, MG_ATTR_FLOPS));
+    MG_TRY(check_amount(t, MG_ATTR_BYTES));
     if (count % width != 0 || count / width > MG_MAX_AXES)
         return mg_infer_fail(t, "/attrs/axes", "has %u entries, must have %u for each of at most %d axes", count, width,
                              MG_MAX_AXES);

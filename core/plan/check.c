@@ -49,6 +49,14 @@ static enum mg_code check(void *context, struct mg_error *err)
     return MG_OK;
 }
 
+const char *mg_verdict_place(const struct mg_verdict *verdict, char text[40])
+{
+    if (verdict->step == MG_NONE)
+        return "the plan";
+    snprintf(text, 40, "step %u of the plan", verdict->step);
+    return text;
+}
+
 enum mg_code mg_plan_check_with(const struct mg_graph *g, const struct mg_plan *plan, struct mg_check_memo *memo,
                                 struct mg_arena *arena, struct mg_verdict *out, struct mg_error *err)
 {

@@ -177,6 +177,8 @@ struct mg_verdict {
     char message[256];
     struct mg_figures figures; /* as the checker computes them */
 };
+/* "step 7 of the plan", or "the plan" where none is to blame; text holds 40 bytes. */
+const char *mg_verdict_place(const struct mg_verdict *verdict, char text[40]);
 enum mg_code mg_plan_check(const struct mg_graph *g, const struct mg_plan *plan, struct mg_arena *arena,
                            struct mg_verdict *out, struct mg_error *err) MG_WARN_UNUSED;
 /* What edits made of the graph `original` when the checker applied them: many plans of one search have the same.

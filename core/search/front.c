@@ -83,8 +83,9 @@ enum mg_code mg_front_point(struct mg_searcher *s, const struct mg_plan *plan, u
     if (code == MG_OK && !verdict.accepted) {
         if (s->observer->rejected)
             s->observer->rejected(s->observer->context, plan, &verdict);
-        code = mg_fail(err, MG_ERR_REJECTED, "", "checker refused step %u: %s: %s", verdict.step, verdict.reason,
-                       verdict.message);
+        char place[40];
+        code = mg_fail(err, MG_ERR_REJECTED, "", "the checker refused %s: %s: %s", mg_verdict_place(&verdict, place),
+                       verdict.reason, verdict.message);
     }
     mg_arena_rewind(s->scratch, mark);
     if (code != MG_OK)

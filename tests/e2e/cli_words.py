@@ -122,6 +122,17 @@ def test_files(t):
          "this is no directory")
 
 
+def test_nothing(t):
+    """A graph of views alone computes nothing: a plan takes all of that, not none of it."""
+    graph = {"format": "magis-graph/1", "outputs": ["y"], "values": [
+        {"name": "x", "shape": [4, 8], "dtype": "f32", "kind": "input"}],
+        "ops": [{"op": "transpose", "inputs": ["x"], "outputs": ["y"]}]}
+    answer = run("optimize", write("views.json", json.dumps(graph)), "--evaluations", "5")
+    t.check("nothing of nothing", answer.returncode == 0 and
+            "needs 0 B instead of 0 B (100 %) and 1.0000 times the time" in answer.stdout and
+            "0.0000 " not in answer.stdout, answer)
+
+
 def test_missed(t):
     step = ["optimize", "zoo:mlp", "--training", "loss=mse,optimizer=sgd", "--evaluations", "10"]
     for option, value in (("--memory-ratio", "0.001"), ("--latency-ratio", "0.5"), ("--latency-s", "0.000001")):
@@ -155,5 +166,5 @@ def test_full(t):
 
 
 tests = Tests()
-tests.run(test_help, test_misspelled, test_arguments, test_files, test_missed, test_full)
+tests.run(test_help, test_misspelled, test_arguments, test_files, test_nothing, test_missed, test_full)
 tests.end()

@@ -130,6 +130,13 @@ Test(check, dead_views_keep_nothing_alive)
     bench_close(&with);
 }
 
+Test(check, a_verdict_names_the_step_if_there_is_one)
+{
+    char place[40];
+    cr_expect_str_eq(mg_verdict_place(&(struct mg_verdict){.step = 7}, place), "step 7 of the plan");
+    cr_expect_str_eq(mg_verdict_place(&(struct mg_verdict){.step = MG_NONE}, place), "the plan");
+}
+
 static uint32_t with_step(const struct mg_plan *plan, enum mg_step_kind kind)
 {
     for (size_t s = 0; s < plan->step_count; s++)

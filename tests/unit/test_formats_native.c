@@ -172,6 +172,11 @@ Test(native, training_is_handed_out)
 #define W "{\"name\":\"w\",\"shape\":[8,3],\"dtype\":\"f32\",\"kind\":\"weight\"}"
 #define RELU "{\"name\":\"r\",\"op\":\"relu\",\"inputs\":[\"x\"],\"outputs\":[\"y\"]}"
 #define OUT "\"outputs\":[\"y\"]"
+#define G "{\"name\":\"g\",\"shape\":[8,3],\"dtype\":\"f32\",\"kind\":\"input\"}"
+#define SGD "{\"op\":\"sgd\",\"inputs\":[\"w\",\"g\"],\"outputs\":[\"w2\"]}"
+#define OPAQUE(attrs)                                                                                                  \
+    GRAPH(X ",{\"name\":\"y\",\"shape\":[4,8],\"dtype\":\"f32\"}",                                                     \
+          "{\"op\":\"opaque\",\"inputs\":[\"x\"],\"outputs\":[\"y\"],\"attrs\":{" attrs "}}", OUT)
 
 static const struct {
     const char *text, *pointer, *word;
@@ -246,7 +251,18 @@ static const struct {
     {GRAPH(X ",{\"name\":\"y\",\"shape\":[4,8],\"dtype\":\"f32\"}",
            "{\"op\":\"opaque\",\"inputs\":[\"x\"],\"outputs\":[\"y\"],\"attrs\":{\"latency\":3}}", OUT),
      "/ops/0/attrs/latency", "device"},
+    {OPAQUE("\"latency\":{\"h200\":-1}"), "/ops/0/attrs/latency/h200", "from 0"},
+    {OPAQUE("\"latency\":{\"h200\":1e300}"), "/ops/0/attrs/latency/h200", "100000"},
+    {OPAQUE("\"flops\":-1"), "/ops/0/attrs/flops", "from 0"},
+    {OPAQUE("\"flops\":1e300"), "/ops/0/attrs/flops", "1e18"},
+    {OPAQUE("\"bytes\":-1000000000"), "/ops/0/attrs/bytes", "from 0"},
+    {OPAQUE("\"bytes\":1e300"), "/ops/0/attrs/bytes", "1e18"},
     {GRAPH(X, RELU, "\"outputs\":[\"z\"]"), "/outputs/0", "z"},
+    {GRAPH(W "," G, SGD, "\"outputs\":[\"w2\",\"w\"],\"updates\":[{\"weight\":\"w\",\"value\":\"w2\"}]"), "/outputs/1",
+     "old version"},
+    {GRAPH(W "," G, SGD ",{\"op\":\"transpose\",\"inputs\":[\"w\"],\"outputs\":[\"t\"]}",
+           "\"outputs\":[\"t\"],\"updates\":[{\"weight\":\"w\",\"value\":\"w2\"}]"),
+     "/outputs/0", "old version"},
     {GRAPH(X, RELU, "\"outputs\":[\"y\",\"y\"]"), "/outputs/1", "twice"},
     {GRAPH(X, RELU, OUT ",\"updates\":[{\"weight\":\"x\",\"value\":\"y\"}]"), "/updates/0/weight", "weight"},
     {GRAPH(X "," W, RELU, OUT ",\"updates\":[{\"weight\":\"w\",\"value\":\"x\"}]"), "/updates/0/value", "operator"},
