@@ -159,7 +159,7 @@ static void admit(struct mg_request *req, const char *origin)
     mg_reply_header(req, "Access-Control-Allow-Methods", "GET, POST, PUT, PATCH, DELETE");
     mg_reply_header(req, "Access-Control-Allow-Headers",
                     "Authorization, Content-Type, Content-Encoding, Prefer, "
-                    "Last-Event-ID, If-None-Match, Idempotency-Key");
+                    "Last-Event-ID, If-Match, If-None-Match, Idempotency-Key");
 }
 
 bool mg_guard_origin(struct mg_request *req)
@@ -204,7 +204,7 @@ static const char *identify(const struct mg_request *req, struct mg_caller *call
 {
     struct mg_http *http = req->http;
     const char *token = bearer_of(req);
-    *caller = (struct mg_caller){.role = MG_ROLE_ADMIN};
+    *caller = (struct mg_caller){.role = MG_ROLE_ADMIN, .if_match = mg_request_header(req, "If-Match")};
     if (is_open(http))
         return NULL;
     if (!mg_tokens_valid(http->tokens))

@@ -42,7 +42,9 @@ static mg_ticket act_as(struct mg_call *call, const struct mg_caller *caller, vo
     mg_ticket ticket = call->ticket;
     snprintf(call->caller, sizeof call->caller, "%s", caller->name);
     call->act = act;
-    if (caller->role == MG_ROLE_ADMIN)
+    if (!mg_call_match(call, caller->if_match))
+        mg_call_defer(call);
+    else if (caller->role == MG_ROLE_ADMIN)
         act(call);
     else
         mg_call_later(call, on_look);
@@ -51,6 +53,15 @@ static mg_ticket act_as(struct mg_call *call, const struct mg_caller *caller, vo
 
 /* ---- the changes ---- */
 
+/* The store to be asked for the change. */
+static mg_store *store_for(struct mg_call *call)
+{
+    mg_store *store = call->jobs->config.store;
+    if (call->conditional)
+        mg_store_expect(store, call->revisions, call->revision_count);
+    return store;
+}
+
 /* True if the result is a problem; the call is answered then. */
 static bool refuse(struct mg_call *call, const struct mg_store_result *result, const char *conflict, const char *detail)
 {
@@ -58,6 +69,8 @@ static bool refuse(struct mg_call *call, const struct mg_store_result *result, c
     mg_reply_init(&reply);
     if (result->code == MG_STORE_CONFLICT)
         mg_reply_fail(&reply, conflict, "", "%s", detail);
+    else if (result->code == MG_STORE_STALE)
+        mg_reply_fail(&reply, "precondition-failed", "", "no tag of If-Match is the job's ETag");
     else if (!mg_jobs_store_problem(call->jobs, result, &reply))
         return false;
     mg_call_finish(call, &reply);
@@ -78,7 +91,7 @@ static void on_cancelled(void *ctx, const struct mg_store_result *result)
 
 static void cancel(struct mg_call *call)
 {
-    mg_store_cancel(call->jobs->config.store, call->id, on_cancelled, call);
+    mg_store_cancel(store_for(call), call->id, on_cancelled, call);
 }
 
 mg_ticket mg_jobs_cancel(mg_jobs *jobs, const struct mg_caller *caller, const char *id, mg_reply_cb done, void *context)
@@ -103,8 +116,10 @@ mg_ticket mg_jobs_retry(mg_jobs *jobs, const struct mg_caller *caller, const cha
 {
     struct mg_call *call = mg_call_new(jobs, id, done, context);
     mg_ticket ticket = call->ticket;
-    if (!mg_call_refused(call, caller->name))
-        mg_store_retry(jobs->config.store, id, caller->name, caller->name, on_retried, call);
+    if (!mg_call_match(call, caller->if_match))
+        mg_call_defer(call);
+    else if (!mg_call_refused(call, caller->name))
+        mg_store_retry(store_for(call), id, caller->name, caller->name, on_retried, call);
     return ticket;
 }
 
@@ -122,7 +137,7 @@ static void on_deleted(void *ctx, const struct mg_store_result *result)
 
 static void delete_job(struct mg_call *call)
 {
-    mg_store_delete(call->jobs->config.store, call->id, on_deleted, call);
+    mg_store_delete(store_for(call), call->id, on_deleted, call);
 }
 
 mg_ticket mg_jobs_delete(mg_jobs *jobs, const struct mg_caller *caller, const char *id, mg_reply_cb done, void *context)
@@ -142,7 +157,7 @@ static void on_changed(void *ctx, const struct mg_store_result *result)
 
 static void pin(struct mg_call *call)
 {
-    mg_store_pin(call->jobs->config.store, call->id, call->pinned, on_changed, call);
+    mg_store_pin(store_for(call), call->id, call->pinned, on_changed, call);
 }
 
 mg_ticket mg_jobs_pin(mg_jobs *jobs, const struct mg_caller *caller, const char *id, bool pinned, mg_reply_cb done,
@@ -194,7 +209,7 @@ static void check_patch(struct mg_call *call, const json_t *root)
 
 static void patch(struct mg_call *call)
 {
-    mg_store_patch(call->jobs->config.store, call->id, call->name, call->labels, on_changed, call);
+    mg_store_patch(store_for(call), call->id, call->name, call->labels, on_changed, call);
 }
 
 mg_ticket mg_jobs_patch(mg_jobs *jobs, const struct mg_caller *caller, const char *id, const char *json, size_t size,

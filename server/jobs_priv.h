@@ -98,7 +98,9 @@ struct mg_call {
     /* changes: what is to be done once the caller is known to be allowed it */
     void (*act)(struct mg_call *call);
     char caller[MG_TOKEN_NAME], *name, *labels;
-    bool pinned;
+    bool pinned, conditional;
+    int64_t revisions[16]; /* conditional: those of the job that it may meet */
+    size_t revision_count;
     /* plan, timeline, graph */
     enum mg_intake_kind kind;
     char which[24], format[16];
@@ -300,6 +302,10 @@ void mg_timings_look(mg_jobs *jobs);
 /* Pins the timings of a job that was claimed and opens their snapshot (run->timings_fd); then `then` is called, with
  * the job, if it is still there. */
 void mg_timings_pin(mg_jobs *jobs, struct mg_job *job, void (*then)(mg_jobs *jobs, struct mg_job *job));
+
+/* ---- jobs_match.c ---- */
+/* False: if_match (NULL: none) cannot be read; the call's reply says so. */
+bool mg_call_match(struct mg_call *call, const char *if_match);
 
 /* ---- jobs_admit.c ---- */
 /* True if no job of this owner may come in now: the call is answered with the reason. */

@@ -23,6 +23,7 @@ enum { MG_TOKEN_NAME = 48, MG_TOKEN_TEXT = 48 };
 struct mg_caller {
     char name[MG_TOKEN_NAME];
     enum mg_role role;
+    const char *if_match; /* of a change: the header, by which the job must be as the asker knows it; else NULL */
 };
 struct mg_token {
     char name[MG_TOKEN_NAME];

@@ -94,7 +94,24 @@ static struct mg_op *op_on(mg_store *store, enum mg_op_kind kind, const char *id
 {
     struct mg_op *op = mg_op_new(store, kind, cb, ctx);
     op->args.id = mg_op_text(op, id);
+    if (store->expects) {
+        int64_t *copy = MG_NEW_ARRAY(&op->arena, int64_t, store->n_expected + 1);
+        for (size_t i = 0; i < store->n_expected; i++) {
+            copy[i] = store->expected[i];
+        }
+        op->args.revisions = copy;
+        op->args.n_revisions = store->n_expected;
+        op->args.conditional = true;
+        store->expects = false;
+    }
     return op;
+}
+
+void mg_store_expect(mg_store *store, const int64_t *revisions, size_t n)
+{
+    store->expected = revisions;
+    store->n_expected = n;
+    store->expects = true;
 }
 
 void mg_store_submit(mg_store *store, const struct mg_store_submission *submission, mg_store_cb *cb, void *ctx)

@@ -153,11 +153,24 @@ static struct mg_store_job *read_one(struct mg_op *op, struct mg_db *db, sqlite3
     return job;
 }
 
+static bool is_expected(const struct mg_op *op, const struct mg_store_job *job)
+{
+    size_t i = 0;
+    while (i < op->args.n_revisions && op->args.revisions[i] != job->revision) {
+        i++;
+    }
+    return !op->args.conditional || i < op->args.n_revisions;
+}
+
 struct mg_store_job *mg_job_find(struct mg_op *op, struct mg_db *db, const char *id)
 {
     struct mg_store_job *job = read_one(op, db, MG_BIND(db, JOB_BY_ID, mg_text(id ? id : "")));
     if (!job && db->code == MG_STORE_OK) {
         mg_op_fail(op, MG_STORE_NOT_FOUND, "no job %s", id ? id : "");
+    }
+    if (job && !is_expected(op, job)) {
+        mg_op_fail(op, MG_STORE_STALE, "job %s is at revision %lld", job->id, (long long)job->revision);
+        return NULL;
     }
     return job;
 }

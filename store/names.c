@@ -13,8 +13,8 @@ static const char *const stops[] = {NULL, "evaluations", "seconds", "exhausted",
 static const char *const sorts[] = {"created", "peak", "saving", "duration"};
 static const char *const kinds[] = {"original", "front", "baseline"};
 static const char *const measured[] = {"wanted", "measuring", "done", "failed"};
-static const char *const codes[] = {"ok", "not-found", "conflict", "gone",    "invalid", "busy",   "full",
-                                    "io", "corrupt",   "locked",   "version", "network", "closed", "internal"};
+static const char *const codes[] = {"ok", "not-found", "conflict", "stale",   "gone",    "invalid", "busy",    "full",
+                                    "io", "corrupt",   "locked",   "version", "network", "closed",  "internal"};
 
 static int find(const char *const *table, int n, const char *name)
 {

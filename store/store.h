@@ -27,6 +27,7 @@ enum mg_store_code {
     MG_STORE_OK = 0,
     MG_STORE_NOT_FOUND, /* no such job or plan: 404 */
     MG_STORE_CONFLICT,  /* the job's state (or an equal id or key) forbids it: 409; result.job says what is there */
+    MG_STORE_STALE,     /* the job has none of the revisions that were expected: 412 */
     MG_STORE_GONE,      /* a replaced plan (result.replaced_by) or a deleted job under an idempotency key: 410 */
     MG_STORE_INVALID,   /* an argument is wrong: a cursor of another query, malformed JSON: 400 */
     MG_STORE_BUSY,      /* try again: 503 */
@@ -309,6 +310,8 @@ void mg_store_accept(mg_store *store, const char *id, const struct mg_store_requ
                      void *ctx);
 /* queued or waiting -> running, attempts + 1. lease_until 0: none. */
 void mg_store_claim(mg_store *store, const char *id, int64_t lease_until, mg_store_cb *cb, void *ctx);
+/* What is asked next, of a job, is done only if that has one of these revisions; else STALE. They are copied then. */
+void mg_store_expect(mg_store *store, const int64_t *revisions, size_t n);
 /* queued -> waiting, and back. */
 void mg_store_set_waiting(mg_store *store, const char *id, bool waiting, mg_store_cb *cb, void *ctx);
 /* running -> queued (UNSTARTED: attempts - 1); after a second CRASH -> failed with `error` (problem document; needed

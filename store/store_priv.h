@@ -127,7 +127,9 @@ struct mg_op_args {
     int64_t number, bytes;
     double real;
     int limit;
-    bool flag;
+    bool flag, conditional;
+    const int64_t *revisions; /* conditional: of the job */
+    size_t n_revisions;
     int fd; /* a duplicate, or -1 */
     enum mg_requeue_cause cause;
     const struct mg_store_submission *submission;
@@ -228,6 +230,9 @@ struct mg_store {
     struct mg_op *done_first, **done_last;
     size_t pending;
     struct mg_counter counters[MG_OP_COUNT];
+    const int64_t *expected; /* the revisions for the next operation, as expects says */
+    size_t n_expected;
+    bool expects;
 };
 
 enum mg_store_code mg_store_start_threads(mg_store *store);
@@ -241,7 +246,7 @@ bool mg_store_fs_is_network(long type, const char *fuse_type);
 
 /* ---- job.c: shared by operations; all work on the copy that the transaction sees ---- */
 void mg_job_read(struct mg_op *op, sqlite3_stmt *stmt, struct mg_store_job *job);
-/* NULL, with the operation failed as NOT_FOUND, if there is none. */
+/* NULL, with the operation failed as NOT_FOUND, if there is none, or as STALE. */
 struct mg_store_job *mg_job_find(struct mg_op *op, struct mg_db *db, const char *id);
 /* Reads the job again into result.job; hands over the appended events. */
 void mg_job_result(struct mg_op *op, struct mg_db *db, int64_t number);

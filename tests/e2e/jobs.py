@@ -255,6 +255,27 @@ def test_changes(t):
     t.equal("gone for good", daemon.request("DELETE", path).status, 404)
 
 
+def test_if_match(t):
+    path = "/jobs/" + finish(mlp(50, name="tagged"))["id"]
+    def change(method, where, body=None, tags=None):
+        return daemon.request(method, path + where, body, {"If-Match": tags} if tags else {})
+    first = daemon.get(path).headers["ETag"]
+    for tags in ('"999"', "W/" + first, '"%s", "x-1"' % (first[1:-1] + "0")):
+        for method, where, body in (("PATCH", "", {"name": "no"}), ("PUT", "/pin", None), ("POST", "/cancel", None),
+                                    ("POST", "/retry", None), ("DELETE", "", None)):
+            answer = change(method, where, body, tags)
+            t.equal("%s %s with %s" % (method, where, tags), (answer.status, answer.problem), (412, "precondition-failed"))
+    for tags in ("999", '"a" "b"', '"a', ","):
+        t.equal("If-Match: " + tags, change("PATCH", "", {"name": "no"}, tags).problem, "bad-request")
+    t.equal("nothing has changed", (daemon.get(path).headers["ETag"], daemon.get(path).json["name"]), (first, "tagged"))
+    second = change("PATCH", "", {"name": "second"}, '"x", ' + first)
+    t.equal("the tag in a list", (second.status, second.json["name"]), (200, "second"))
+    t.equal("it has been changed since", change("PATCH", "", {"name": "third"}, first).status, 412)
+    t.equal("any", change("PATCH", "", {"name": "third"}, "*").status, 200)
+    t.equal("of no job", daemon.request("DELETE", "/jobs/zzzzzzzzzzzz", None, {"If-Match": "*"}).status, 404)
+    t.equal("DELETE of what is known", change("DELETE", "", None, daemon.get(path).headers["ETag"]).status, 204)
+
+
 def test_cancel(t):
     job = daemon.post("/optimize", slow()).json
     path = "/jobs/" + job["id"]
@@ -372,7 +393,7 @@ def test_busy_answers(t):
 
 daemon = Daemon("--workers", "2")
 tests = Tests()
-tests.run(test_submit, test_results, test_refusals, test_estimate, test_large, test_own_device, test_list, test_changes, test_cancel, test_events,
+tests.run(test_submit, test_results, test_refusals, test_estimate, test_large, test_own_device, test_list, test_changes, test_if_match, test_cancel, test_events,
           test_poll_waits, test_several, test_reuse, test_busy_answers)
 tests.equal("stops cleanly", daemon.close(), 0)
 tests.end()
