@@ -216,9 +216,11 @@ char *mg_http_problem(const struct mg_answer_http *answer)
 {
     json_t *root = answer->status ? json_loads(answer->body, 0, NULL) : NULL;
     const char *detail = json_string_value(json_object_get(root, "detail"));
-    char *text = detail ? strdup(detail) : strndup(answer->body, strcspn(answer->body, "\r\n"));
-    json_decref(root);
-    if (!text)
+    int size = detail ? (int)strlen(detail) : (int)strcspn(answer->body, "\r\n");
+    char *text;
+    if (asprintf(&text, "%.*s%s", size, detail ? detail : answer->body,
+                 answer->status == 401 ? " (--token, or MAGISD_TOKEN)" : "") < 0)
         abort();
+    json_decref(root);
     return text;
 }

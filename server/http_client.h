@@ -20,7 +20,8 @@ struct mg_answer_http {
 };
 
 void mg_http_call(const struct mg_call_http *call, struct mg_answer_http *answer);
-/* The `detail` of a problem document, or the body's first line; malloc'ed. */
+/* The `detail` of a problem document, or the body's first line, and how to give a token where one is wanted; malloc'ed.
+ */
 char *mg_http_problem(const struct mg_answer_http *answer);
 
 #endif

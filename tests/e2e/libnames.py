@@ -8,7 +8,7 @@ import sys
 
 NODES = set("""
     Module Import alias Expr Assign Constant Name Load Store Del Attribute Call keyword FunctionDef arguments arg Return
-    If For While With withitem Raise Delete Tuple List Dict ListComp GeneratorExp comprehension IfExp Compare BoolOp And
+    If For While With withitem Try Raise Delete Tuple List Dict ListComp GeneratorExp comprehension IfExp Compare BoolOp And
     Or UnaryOp USub Not BinOp Add Sub Mult Div FloorDiv Mod Pow BitOr BitAnd BitXor LShift RShift Starred Subscript Slice
     Lambda Eq NotEq Lt LtE Gt GtE Is IsNot In NotIn AugAssign Pass
     """.split())

@@ -96,6 +96,13 @@ def test_wrong_tokens(t):
     t.equal("whoami", (who["name"], who["role"]), ("measure-er", "measure"))
 
 
+def test_how_to_give_one(t):
+    """Clients that are refused for want of a token tell how to give one."""
+    run = subprocess.run([MAGISD, "timings", "missing", "--server", "http://" + daemon.address], capture_output=True, text=True)
+    t.check("a client without a token is told how to give one", run.returncode == 1 and
+            "(--token, or MAGISD_TOKEN)" in run.stderr, run.stderr)
+
+
 def submit(as_token):
     return daemon.request("POST", "/optimize?wait=60", MODEL, bearer(as_token)).json
 
@@ -276,6 +283,6 @@ def test_all_revoked(t):
 
 
 tests = Tests()
-tests.run(setup, test_roles, test_wrong_tokens, test_ownership, test_end_of_tokens, test_streams_end, test_other_directories, test_damaged_file, test_other_addresses, test_all_revoked)
+tests.run(setup, test_roles, test_wrong_tokens, test_how_to_give_one, test_ownership, test_end_of_tokens, test_streams_end, test_other_directories, test_damaged_file, test_other_addresses, test_all_revoked)
 tests.equal("stops", daemon.close(), 0)
 tests.end()

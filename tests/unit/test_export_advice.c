@@ -8,9 +8,10 @@
 #include "graph/graph.h"
 #include "plan/plan.h"
 
-/* A chain of activations, one in each module; "" is the model itself. */
-enum { ROOT, OUTER, INNER, OTHER, LAST, FIRST_LAYER, SECOND_LAYER, OPERATORS };
-static const char *const modules[OPERATORS] = {"", "a", "a.b", "c", "d", "layers.0.act", "layers.1.act"};
+/* A chain of activations of two in each block, all of which a backward pass reads; "" is the model itself. The second
+ * of a block is its output, the first is inside. LAST is a leaf: nothing is inside. */
+enum { ROOT, A_IN, A_OUT, B_IN, B_OUT, C_IN, C_OUT, LAST, FORWARD };
+static const char *const modules[FORWARD] = {"", "h.0.act", "h.0", "h.1.a", "h.1.b", "tail.a", "tail.b", "d"};
 
 static struct mg_arena arena;
 static const struct mg_graph *graph;
@@ -23,14 +24,20 @@ static void start(void)
     mg_arena_init(&arena, SIZE_MAX);
     g = mg_graph_new(&arena, "chain");
     mg_value at = mg_graph_add_value(g, "x", MG_KIND_INPUT, MG_DTYPE_F32, &(struct mg_shape){2, {4, 3}});
-    for (mg_op op = 0; op < OPERATORS; op++) {
+    mg_value made[FORWARD];
+    for (mg_op op = 0; op < 2 * FORWARD; op++) {
         const char *name = mg_arena_printf(&arena, "act%u", op);
         const char *result = mg_arena_printf(&arena, "y%u", op);
-        cr_assert_eq(mg_graph_add_op(g, MG_OP_RELU, name, &at, 1, NULL, 0, &result, 1, &at, &err), MG_OK, "%s",
+        mg_value *from = op < FORWARD ? &at : &made[2 * FORWARD - 1 - op];
+        cr_assert_eq(mg_graph_add_op(g, MG_OP_RELU, name, from, 1, NULL, 0, &result, 1, &at, &err), MG_OK, "%s",
                      err.message);
-        mg_graph_set_module(g, op, modules[op]);
+        mg_graph_set_module(g, op, modules[op < FORWARD ? op : 2 * FORWARD - 1 - op]);
+        if (op < FORWARD)
+            made[op] = at;
+        else
+            mg_graph_add_output(g, at);
     }
-    mg_graph_add_output(g, at);
+    g->forward_ops = FORWARD;
     cr_assert_eq(mg_graph_normalise(g, &arena, &normalised, &err), MG_OK, "%s", err.message);
     graph = normalised;
     cr_assert_eq(mg_plan_original(graph, mg_device_builtin("rtx3090"), &arena, &plan, &err), MG_OK, "%s", err.message);
@@ -110,62 +117,69 @@ Test(advice, what_is_split_only_has_no_lines)
     SAYS_NOT(text, "OFFLOAD");
 }
 
-Test(advice, only_lists_with_members_have_lines)
+Test(advice, a_block_whose_inside_is_computed_again_has_lines)
 {
-    recompute(LAST);
+    recompute(A_IN);
     const char *text = advice();
-    SAYS(text, "\n# recompute \"d\": 1 of 1 operators, 48 bytes\n");
-    SAYS(text, "\nRECOMPUTE = json.loads(\"[\\\"d\\\"]\")\n");
+    SAYS(text, "\n# recompute \"h.0.act\": 1 of 1 operators, 48 bytes\n");
+    SAYS(text, "\nRECOMPUTE = json.loads(\"[\\\"h.0\\\"]\")\n");
     SAYS(text, "import torch.utils.checkpoint\n");
+    SAYS(text, "of 384 bytes of results that wait for the backward pass they drop 48\n");
     SAYS_NOT(text, "OFFLOAD");
     SAYS_NOT(text, "save_on_cpu");
+    SAYS_NOT(text, "_BatchNorm");
     SAYS_NOT(text, "There are no lines to paste");
 }
 
-Test(advice, a_module_around_a_kept_one_is_not_parked_by_lines)
+Test(advice, what_a_module_gives_is_not_inside)
 {
-    offload(OUTER);
-    offload(OTHER);
+    recompute(A_OUT); /* a checkpoint of h.0 keeps nothing less than the plan does: its output waits all the same */
+    recompute(LAST);
     const char *text = advice();
-    SAYS(text, "\n# offload   \"a\": 1 of 1 operators, 48 bytes; by hand\n");
-    SAYS(text, "\n# offload   \"c\": 1 of 1 operators, 48 bytes\n");
-    SAYS(text, "\n# keep      \"a.b\": 1 of 1 operators, 48 bytes\n");
-    SAYS(text, "\nOFFLOAD = json.loads(\"[\\\"c\\\"]\")\n");
+    SAYS(text, "\n# recompute \"h.0\": 1 of 1 operators, 48 bytes; by hand\n");
+    SAYS(text, "\n# recompute \"d\": 1 of 1 operators, 48 bytes; by hand\n");
+    SAYS(text, "There are no lines to paste for it: of no module");
+    SAYS_NOT(text, "import ");
+}
+
+Test(advice, blocks_are_taken_and_no_list_of_them)
+{
+    recompute(A_IN);
+    recompute(A_OUT);
+    recompute(B_IN);
+    recompute(C_IN);
+    SAYS(advice(), "\nRECOMPUTE = json.loads(\"[\\\"h.0\\\", \\\"h.1\\\", \\\"tail\\\"]\")\n");
+}
+
+Test(advice, a_block_whose_inside_is_parked_is_parked)
+{
+    offload(C_IN);
+    const char *text = advice();
+    SAYS(text, "\n# offload   \"tail.a\": 1 of 1 operators, 48 bytes\n");
+    SAYS(text, "\nOFFLOAD = json.loads(\"[\\\"tail\\\"]\")\n");
     SAYS(text, "what autograd saves in it");
+    SAYS(text, "\n# and park 48,");
+    SAYS(text, "does not see");
     SAYS_NOT(text, "RECOMPUTE");
     SAYS_NOT(text, "functools");
 }
 
-Test(advice, a_module_all_of_which_is_parked_has_lines)
+Test(advice, rows_that_differ_in_a_number_are_one)
 {
-    offload(OUTER);
-    offload(INNER);
-    SAYS(advice(), "\nOFFLOAD = json.loads(\"[\\\"a\\\"]\")\n");
-}
-
-Test(advice, nothing_is_computed_again_twice_and_nothing_kept_is_computed_again)
-{
-    recompute(OUTER);
-    const char *around = advice(); /* a.b is kept */
-    SAYS(around, "\n# recompute \"a\": 1 of 1 operators, 48 bytes; by hand\n");
-    SAYS_NOT(around, "import ");
-    offload(INNER);
-    SAYS(advice(), "\nRECOMPUTE = json.loads(\"[\\\"a\\\"]\")\n");
-    SAYS_NOT(advice(), "OFFLOAD");
-}
-
-Test(advice, a_list_of_modules_is_not_taken_as_one)
-{
-    recompute(FIRST_LAYER);
-    recompute(SECOND_LAYER);
-    SAYS(advice(), "\nRECOMPUTE = json.loads(\"[\\\"layers.0\\\", \\\"layers.1\\\"]\")\n");
+    recompute(A_OUT);
+    recompute(B_OUT); /* "h.0", "h.1.b": not alike */
+    SAYS(advice(), "\n# recompute \"h.1.b\": 1 of 1 operators, 48 bytes; by hand\n");
+    recompute(B_IN);
+    SAYS(advice(), "\n# recompute \"h.0\": 1 of 1 operators, 48 bytes; by hand\n# recompute \"h.1\": 2 of 2");
+    recompute(A_IN);
+    SAYS(advice(), "\n# recompute \"h.{0-1}\": 4 of 4 operators, 192 bytes\n");
 }
 
 Test(advice, of_the_model_itself_nothing_is_done_by_lines)
 {
     recompute(ROOT);
-    recompute(LAST);
+    recompute(C_IN);
     const char *text = advice();
     SAYS(text, "\n# recompute (the model itself): 1 of 1 operators, 48 bytes; by hand\n");
-    SAYS(text, "\nRECOMPUTE = json.loads(\"[\\\"d\\\"]\")\n");
+    SAYS(text, "\nRECOMPUTE = json.loads(\"[\\\"tail\\\"]\")\n");
 }

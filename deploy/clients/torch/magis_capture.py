@@ -20,11 +20,13 @@ import importlib.util
 import inspect
 import json
 import os
+import re
 import sys
 import traceback
 import types
 import urllib.error
 import urllib.request
+import warnings
 
 import torch
 import torch.fx
@@ -649,6 +651,21 @@ def _traceable_losses():
         torch._C._nn.cross_entropy_loss, torch._C._nn.huber_loss = theirs, huber
 
 
+@contextlib.contextmanager
+def _traceable_checkpoints():
+    """torch's own checkpoints of 1.13 stumble over plain numbers in a trace: ours are in their place."""
+    utils, name = importlib.import_module("torch.utils.checkpoint"), "_checkpoint_without_reentrant"
+    theirs = getattr(utils, name, None)
+    old = theirs is not None and list(inspect.signature(theirs).parameters) == ["function", "preserve_rng_state", "args", "kwargs"]
+    if old:
+        setattr(utils, name, lambda function, preserve=True, *args, **kwargs: _recomputed(function, *args, **kwargs))
+    try:
+        yield
+    finally:
+        if old:
+            setattr(utils, name, theirs)
+
+
 # ---- tracing ----
 
 def _where(error):
@@ -658,6 +675,42 @@ def _where(error):
               if not os.path.abspath(frame.filename).startswith(inside) and frame.filename != __file__ and
               os.path.exists(frame.filename)]
     return frames[-1] if frames else None
+
+
+NO_CUDA = ("This machine has no GPU, and the capture needs none: write device = \"cuda\" if torch.cuda.is_available() else "
+           "\"cpu\", and use it wherever the file says \"cuda\" or .cuda()")
+
+
+def _failure(what, error):
+    """A CaptureError: what failed, on which line of the user's, and what to do about it where that is known."""
+    frame = _where(error)
+    place = "%s:%d: in %s: %s" % (frame.filename, frame.lineno, frame.name, frame.line) if frame else "unknown place"
+    if isinstance(error, SyntaxError) and error.filename:
+        place = "%s:%d" % (error.filename, error.lineno or 0)
+    words, advice = str(error).split("\n")[0], ""
+    if frame and ".item()" in frame.line:
+        advice = "\n  A trace has no numbers: return the loss itself, and call .item() outside of the step"
+    elif not torch.cuda.is_available() and re.search("cuda|nvidia", words, re.I):
+        advice = "\n  " + NO_CUDA
+    return CaptureError("%s: %s\n  %s: %s%s" % (what, place, type(error).__name__, words, advice))
+
+
+@contextlib.contextmanager
+def _autocast_noticed():
+    """Without a GPU torch turns autocast for one off, and only warns: the step would be captured in full precision."""
+    told = []
+    with warnings.catch_warnings():
+        theirs = warnings.showwarning
+
+        def show(message, *args, **kwargs):
+            theirs(message, *args, **kwargs)
+            words = str(message)
+            if "CUDA is not available" in words and ("device_type" in words or "autocast" in words) and not told:
+                told.append(words)
+                print("magis_capture: autocast for \"cuda\" is off here: the step is captured in full precision, which needs "
+                      "more.\n  %s; torch.autocast(device, dtype=torch.bfloat16)" % NO_CUDA, file=sys.stderr)
+        warnings.showwarning = show
+        yield
 
 
 class Capture:
@@ -703,17 +756,12 @@ def capture(step, *args, name=None):
     for tensor, _ in grads:
         tensor.grad = None
     try:
-        with stamps.watching(), _traceable_losses(), torch.enable_grad():
+        with stamps.watching(), _traceable_losses(), _traceable_checkpoints(), torch.enable_grad():
             module = make_fx(traced, tracing_mode="fake")(*inputs)
     except CaptureError:
         raise
     except Exception as error:
-        frame = _where(error)
-        place = "%s:%d: in %s: %s" % (frame.filename, frame.lineno, frame.name, frame.line) if frame else "unknown place"
-        advice = ("\n  A trace has no numbers: return the loss itself, and call .item() outside of the step"
-                  if frame and ".item()" in frame.line else "")
-        raise CaptureError("cannot trace this call: %s\n  %s: %s%s" % (place, type(error).__name__,
-                                                                       str(error).split("\n")[0], advice)) from error
+        raise _failure("cannot trace this call", error) from error
     finally:
         for tensor, grad in grads:
             tensor.grad = grad
@@ -863,7 +911,8 @@ class _Server:
             with contextlib.suppress(ValueError):
                 problem = json.loads(text)
                 text = "%s %s" % (problem.get("pointer", ""), problem.get("detail") or problem.get("title", ""))
-            raise ServerError("the server refused (%d): %s" % (error.code, text.strip())) from error
+            token = " (--token, or MAGISD_TOKEN)" if error.code == 401 else ""
+            raise ServerError("the server refused (%d): %s%s" % (error.code, text.strip(), token)) from error
         except OSError as error:
             raise ServerError("cannot reach %s: %s; is \"magisd serve\" running there?" % (self.url, error)) from error
 
@@ -1066,22 +1115,34 @@ def _advise_remedies(step, args, captured, server, options, estimate):
         return 3
     print("\nIt does not fit %s: %s too much. Remedies, least effort first:" % (
         _shown(options.fits), _shown(size - options.fits)))
-    sizes = [remedy(step, args, captured, server, options, estimate)
+    found = [remedy(step, args, captured, server, options, estimate)
              for remedy in (_advise_microbatch, _advise_checkpoint, _advise_plan)]
-    least = min(found for found in sizes + [size] if found)
-    if least <= options.fits:
+    fitting = [(ratio, i) for i, (needs, ratio) in enumerate(found, 1) if needs and needs <= options.fits]
+    if fitting:
+        ratio, i = min(fitting)
+        print("\nFastest that fits: %d (%s), time x %.2f" % (i, REMEDIES[i - 1], ratio))
         return 0
+    least = min(needs for needs, _ in found + [(size, 1)] if needs)
     print("\nNo remedy that was tried fits %s: the smallest needs %s. Exit status 3." % (_shown(options.fits), _shown(least)))
     print("Combine them, search longer (--seconds), or make batch or model smaller.")
     return 3
+
+
+REMEDIES = ("micro-batches", "checkpoints", "the plan")
 
 
 def _verdict(size, options):
     return "fits" if size <= options.fits else "does not fit"
 
 
-# Each returns the bytes on the card that it came to, None where it could not be tried, and says what to paste only
-# where that helps.
+# Each returns the bytes on the card that it came to, None where it could not be tried, and its time as a multiple of the
+# step's; and says what to paste only where that helps.
+
+def _norms(modules):
+    """Batch norm among them that goes by the batch that it sees."""
+    return [part for part in modules if isinstance(part, torch.nn.modules.batchnorm._BatchNorm) and (
+        part.training or part.running_mean is None)]
+
 
 def _advise_microbatch(step, args, captured, server, options, whole):
     for parts in (2, 4, 8, 16):
@@ -1092,14 +1153,14 @@ def _advise_microbatch(step, args, captured, server, options, whole):
         estimate = server.estimate(part.dump, options.device)
         size = estimate["original"]["arena_bytes"] + estimate["reserve_bytes"]
         if size <= options.fits or parts == 16:
-            print("  1. %d micro-batches: %s, time x %.2f; %s" % (
-                parts, _shown(size), parts * estimate["original"]["latency_s"] / whole["original"]["latency_s"],
-                _verdict(size, options)))
+            ratio = parts * estimate["original"]["latency_s"] / whole["original"]["latency_s"]
+            print("  1. %d micro-batches: %s, time x %.2f; %s" % (parts, _shown(size), ratio, _verdict(size, options)))
             if size <= options.fits:
-                print("     Divide the loss by %d and step the optimizer once; batch norm then sees smaller batches." % parts)
-            return size
+                print("     Divide the loss by %d and step the optimizer once%s." % (
+                    parts, "; batch norm then sees smaller batches" if _norms(_modules(captured)) else ""))
+            return size, ratio
     print("  1. micro-batches: the batch cannot be cut further")
-    return None
+    return None, 0
 
 
 MOST_BLOCKS = 24  # that are tried one by one
@@ -1140,25 +1201,61 @@ def _advise_checkpoint(step, args, captured, server, options, estimate):
             few, many = (few, middle) if found[middle][0] <= options.fits else (middle, many)
     except (CaptureError, ServerError) as error:
         print("  2. checkpoint modules: not tried (%s)" % str(error).split("\n")[0])
-        return None
+        return None, 0
     if min(size for size, _ in list(found.values()) + list(alone.values())) > 0.999 * whole:
         print("  2. checkpoint modules: checkpointing gains nothing here")
-        return None
+        return None, 0
     size, time = found[many]
     print("  2. checkpoint %d module%s: %s, time x %.2f; %s. Each by itself:" % (
         many, "" if many == 1 else "s", _shown(size), time / seconds, _verdict(size, options)))
     for i, path in enumerate(paths):
         print("       %-9s time x %.3f  %s%s" % (_shown(alone[path][0]), alone[path][1] / seconds, _module_name(path),
                                                "" if i < many else "  (not needed)"))
-    if size > options.fits:
-        return size
-    print("     Lines to paste after the model is made:")
-    print("       from torch.utils.checkpoint import checkpoint")
-    print("       def again(block):")
-    print("           block.forward = lambda *a, f=block.forward, **k: checkpoint(f, *a, use_reentrant=False, **k)")
-    for path in paths[:many]:
+    if size <= options.fits:
+        _show_checkpoints(captured, paths[:many])
+    return size, time / seconds
+
+
+PLAIN_CHECKPOINT = """\
+from torch.utils.checkpoint import checkpoint
+def again(block):
+    block.forward = lambda *a, f=block.forward, **k: checkpoint(f, *a, use_reentrant=False, **k)
+"""
+# Run twice, batch norm would update its running statistics twice: the second time it works on copies of them.
+NORM_CHECKPOINT = """\
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.utils.checkpoint import checkpoint
+def again(block):
+    forward, norms = block.forward, [part for part in block.modules() if isinstance(part, _BatchNorm)]
+    def call(*args, **kwargs):
+        calls = []
+        def run(*args, **kwargs):
+            kept = [dict(norm._buffers) for norm in norms]
+            if calls:  # once more: running statistics stay as the first time left them
+                for norm in norms:
+                    norm._buffers.update({key: b if b is None else b.clone() for key, b in norm._buffers.items()})
+            calls.append(1)
+            try:
+                return forward(*args, **kwargs)
+            finally:
+                for norm, buffers in zip(norms, kept):
+                    norm._buffers.update(buffers)
+        return checkpoint(run, *args, use_reentrant=False, **kwargs)
+    block.forward = call
+"""
+
+
+def _show_checkpoints(captured, paths):
+    """The lines to paste."""
+    blocks = [m for m in _modules(captured) if captured.state.modules.get(id(m)) in set(paths)]
+    norms = _norms(part for block in blocks for part in block.modules())
+    print("     Lines to paste after the model is made%s:" % (
+        " (a checkpoint alone updates the running statistics\n     of batch norm twice a step; these lines do it once)"
+        if norms else ""))
+    for line in (NORM_CHECKPOINT if norms else PLAIN_CHECKPOINT).splitlines():
+        print("       " + line)
+    for path in paths:
         print("       again(model.get_submodule(%s))" % json.dumps(path))
-    return size
 
 
 def _show_plan(number, point, plan, job, server, options, estimate):
@@ -1178,7 +1275,8 @@ def _show_plan(number, point, plan, job, server, options, estimate):
 
 def _advise_plan(step, args, captured, server, options, estimate):
     point, plan, job = server.plan(captured.dump, options.device, {"memory_bytes": options.fits}, options.seconds)
-    return _show_plan("3. ", point, plan, job, server, options, estimate)
+    size = _show_plan("3. ", point, plan, job, server, options, estimate)
+    return size, point["latency_s"] / estimate["original"]["latency_s"]
 
 
 # ---- the command line ----
@@ -1198,10 +1296,15 @@ def _load(target):
     except SystemExit as error:
         raise CaptureError("%s ends the program while it is loaded: let it do that, and its training, under "
                            "if __name__ == \"__main__\"" % path) from error
+    except Exception as error:
+        raise _failure("%s cannot be loaded" % path, error) from error
     step, inputs = getattr(module, name, None), getattr(module, "example_inputs", ())
     if not callable(step) or inspect.iscoroutinefunction(step) or inspect.isgeneratorfunction(step):
         raise CaptureError("%s has no function '%s' that does a step when it is called" % (path, name))
-    inputs = inputs() if callable(inputs) else inputs
+    try:
+        inputs = inputs() if callable(inputs) else inputs
+    except Exception as error:
+        raise _failure("example_inputs() fails", error) from error
     inputs = tuple(inputs) if isinstance(inputs, (list, tuple)) else (inputs,)
     try:
         inspect.signature(step).bind(*inputs)
@@ -1226,8 +1329,9 @@ def main(arguments=None):
     parser.add_argument("--plan", default="plan.json", metavar="FILE", help="where the plan goes (%(default)s)")
     options = parser.parse_args(arguments)
     try:
-        step, args = _load(options.step)
-        captured = capture(step, *args, name=os.path.splitext(os.path.basename(options.step.rpartition(":")[0]))[0])
+        with _autocast_noticed():
+            step, args = _load(options.step)
+            captured = capture(step, *args, name=os.path.splitext(os.path.basename(options.step.rpartition(":")[0]))[0])
         if not any(node["op"] not in ("placeholder", "constant") for node in captured.dump["nodes"]):
             raise CaptureError("the step computes nothing with tensors")
         print("captured %d calls, digest %s" % (len(captured.dump["nodes"]), captured.digest[:16]))
@@ -1242,5 +1346,16 @@ def main(arguments=None):
         return 2
 
 
+def _main():
+    """main(), for a reader of the output that may leave."""
+    try:
+        status = main()
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(_main())
