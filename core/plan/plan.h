@@ -114,6 +114,8 @@ static inline const struct mg_graph *mg_plan_graph(const struct mg_graph *g, con
 {
     return plan->edited ? plan->edited : g;
 }
+/* All that the plan has but the device's texts and the edited graph, in `arena`. */
+struct mg_plan *mg_plan_copy(const struct mg_plan *plan, struct mg_arena *arena);
 /* Sets plan->edited from the plan's edits, in `arena`. MG_ERR_INVALID points at /edits/N. */
 enum mg_code mg_plan_derive(const struct mg_graph *g, struct mg_plan *plan, struct mg_arena *arena,
                             struct mg_error *err) MG_WARN_UNUSED;

@@ -94,15 +94,29 @@ enum mg_code mg_front_point(struct mg_searcher *s, const struct mg_plan *plan, u
     return mg_plan_id(s->g, plan, out->id, err);
 }
 
+/* The plan of a state. Building takes several times its size, in scratch memory; a plan that may go with that stays. */
+static enum mg_code plan_of(struct mg_searcher *s, const struct mg_state *state, bool keep_apart, struct mg_plan **out,
+                            struct mg_error *err)
+{
+    struct mg_figures original = {s->original.latency, s->original.peak, s->original_arena, 0};
+    struct mg_arena_mark mark = mg_arena_mark(s->scratch);
+    enum mg_code code = mg_publish(state->scheme->p, state->scheme, &state->list, s->options->numerics, keep_apart,
+                                   &original, s->scratch, out, err);
+    if (s->arena == s->scratch)
+        return code;
+    if (code == MG_OK)
+        *out = mg_plan_copy(*out, s->arena);
+    mg_arena_rewind(s->scratch, mark);
+    return code;
+}
+
 enum mg_code mg_front_publish(struct mg_searcher *s, const struct mg_state *state, bool keep_apart,
                               struct mg_point *out, struct mg_error *err)
 {
-    struct mg_figures original = {s->original.latency, s->original.peak, s->original_arena, 0};
     const struct mg_problem *p = state->scheme->p;
     struct mg_plan *plan;
     double before = s->observer->now(s->observer->context);
-    enum mg_code code =
-        mg_publish(p, state->scheme, &state->list, s->options->numerics, keep_apart, &original, s->arena, &plan, err);
+    enum mg_code code = plan_of(s, state, keep_apart, &plan, err);
     if (code != MG_OK)
         return code;
     double drift = fabs(plan->figures.latency_s - state->cost.latency);

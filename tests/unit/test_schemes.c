@@ -1,7 +1,8 @@
-/* Schemes of a search: what is given back, and that it comes again as it was. */
+/* Memory of a search: what schemes give back, and that they come again as they were; what a published plan takes. */
 #include <criterion/criterion.h>
 #include <string.h>
 
+#include "search/front.h"
 #include "search/microbatch.h"
 #include "search/searcher.h"
 #include "zoo/zoo.h"
@@ -132,5 +133,55 @@ Test(schemes, memory_that_runs_out_ends_the_search)
     struct mg_error err;
     open_bench(&b);
     cr_assert_eq(mg_arena_guard(&b.arena, build_without_room_within, &b, &err), MG_ERR_NOMEM);
+    close_bench(&b);
+}
+
+static size_t size_of(const struct mg_plan *plan)
+{
+    size_t size = plan->instance_count * sizeof *plan->instances + plan->step_count * sizeof *plan->steps;
+    size += plan->storage_count * sizeof *plan->storages + plan->ref_count * sizeof *plan->refs;
+    for (size_t i = 0; i < plan->price_count; i++)
+        size += sizeof *plan->prices + strlen(plan->prices[i].signature) + 32;
+    return size;
+}
+
+static enum mg_code publish(void *context, struct mg_error *err)
+{
+    enum { PLANS = 64 };
+    struct bench *b = context;
+    struct mg_plan *original;
+    struct mg_point point;
+    size_t before = 0;
+    cr_assert_eq(mg_searcher_init(&b->s, b->g, err), MG_OK);
+    cr_assert_eq(mg_plan_original(b->g, b->options.device, &b->arena, &original, err), MG_OK);
+    b->s.memo.arena = &b->arena;
+    b->s.original = (struct mg_cost){.latency = original->figures.latency_s, .peak = original->figures.peak_bytes};
+    b->s.original_arena = original->figures.arena_bytes;
+    struct mg_list list = mg_list_new(b->s.arena, b->s.pool.capacity);
+    struct mg_state state = {.scheme = mg_searcher_scheme(&b->s, NULL, 0, err)};
+    cr_assert_eq(mg_list_from_scheme(b->s.p, state.scheme, NULL, &b->scratch, &list, err), MG_OK);
+    state.list = list;
+    state.cost = mg_evaluate(&b->s.evaluator, state.scheme, &list);
+    for (int i = 0; i <= PLANS; i++) {
+        cr_assert_eq(mg_front_publish(&b->s, &state, false, &point, err), MG_OK, "%s", err->message);
+        before = i ? before : b->arena.used; /* the first one fills what the checker remembers */
+    }
+    size_t took = b->arena.used - before, least = PLANS * size_of(point.plan);
+    cr_expect_lt(took, least + least / 4 + (1 << 20), "%zu bytes, %zu at least", took, least);
+    return MG_OK;
+}
+
+static enum mg_code publish_within(void *context, struct mg_error *err)
+{
+    struct bench *b = context;
+    return mg_arena_guard(&b->scratch, publish, b, err);
+}
+
+Test(schemes, a_published_plan_takes_its_own_size)
+{
+    struct bench b;
+    struct mg_error err;
+    open_bench(&b);
+    cr_assert_eq(mg_arena_guard(&b.arena, publish_within, &b, &err), MG_OK, "%s", err.message);
     close_bench(&b);
 }
