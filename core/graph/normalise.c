@@ -17,13 +17,6 @@ struct normalise {
     struct mg_arena scratch;
 };
 
-bool mg_op_is_pointwise(enum mg_op_type type)
-{
-    const struct mg_op_facts *facts = mg_op_facts(type);
-    return facts->cost == MG_COST_ELEMENTWISE && (facts->axes == mg_axes_elementwise || type == MG_OP_STAT_UPDATE ||
-                                                  type == MG_OP_BN_APPLY || type == MG_OP_BATCH_NORM_INFERENCE);
-}
-
 static enum mg_code fail_at(struct mg_error *err, mg_op op, const char *part, const char *name, const char *reason)
 {
     char pointer[64];

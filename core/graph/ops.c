@@ -67,6 +67,13 @@ enum mg_cost_class mg_op_cost(enum mg_op_type type)
     return facts[type].cost;
 }
 
+bool mg_op_is_pointwise(enum mg_op_type type)
+{
+    const struct mg_op_facts *op = &facts[type];
+    return op->cost == MG_COST_ELEMENTWISE && (op->axes == mg_axes_elementwise || type == MG_OP_STAT_UPDATE ||
+                                               type == MG_OP_BN_APPLY || type == MG_OP_BATCH_NORM_INFERENCE);
+}
+
 int32_t mg_op_in_place(enum mg_op_type type)
 {
     return facts[type].in_place;
