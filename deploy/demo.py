@@ -150,7 +150,13 @@ def show_best(daemon, job, stays):
               100 * (best["latency_ratio"] - 1)), flush=True)
 
 
+def stop_by_signal(number, frame):
+    sys.exit(128 + number)
+
+
 def main():
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, stop_by_signal)
     home = tempfile.mkdtemp(prefix="magisd-demo-")
     daemon = Daemon(sys.argv[1], home)
     try:

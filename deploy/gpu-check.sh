@@ -71,9 +71,9 @@ trap 'failed "interrupted"; exit 1' INT TERM
 # those have that can be trained.
 networks() {
     local first="mlp resnet50 bert-base gpt-neo-125m vit-base-16 unet mobilenet-v2 densenet121 lstm nasnet-like llama-tiny"
-    "$build/magisd" zoo | awk -v wanted="$*" -v first="$first" '
-        /^[^ ]/ { name = $1; names[++count] = name }
-        /^ +batch=/ { batch[name] = "batch" }
+    "$build/magisd" zoo --json | tr '{' '\n' | awk -F'"' -v wanted="$*" -v first="$first" '
+        /"parameters":/ { name = $4; names[++count] = name }
+        /"name":"batch"/ { batch[name] = "batch" }
         END {
             for (i = 1; i <= count; i++) {
                 kind = index(" " first " ", " " names[i] " ") > 0

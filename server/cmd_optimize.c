@@ -212,6 +212,16 @@ static void print_point(const struct optimize *o, const struct mg_point *point, 
            host, names);
 }
 
+enum { FRONT_SHOWN = 11, BASELINE_SHOWN = 4 };
+
+/* True for `most` of `count`, evenly spread, first and last among them; for all where there are no more. */
+static bool is_spread(uint32_t at, uint32_t count, uint32_t most)
+{
+    if (count <= most || at == 0)
+        return true;
+    return at * (most - 1) / (count - 1) != (at - 1) * (most - 1) / (count - 1);
+}
+
 static void print_table(const struct optimize *o)
 {
     const struct mg_search_result *result = &o->result;
@@ -220,18 +230,29 @@ static void print_table(const struct optimize *o)
     printf("%s on %s: %zu operators\n", name, o->source.request.device.name, o->source.graph->op_count);
     printf("  %-17s %12s %7s  %9s %7s  %9s  %s\n", "plan", "latency", "ratio", "peak", "ratio", "host", "by");
     print_point(o, &result->original, "=");
-    for (uint32_t i = 0; i < result->front_count; i++)
-        print_point(o, &result->front[i], i == result->best ? "*" : "");
+    uint32_t left_out = 0;
+    for (uint32_t i = 0; i < result->front_count; i++) {
+        if (i == result->best || is_spread(i, result->front_count, FRONT_SHOWN))
+            print_point(o, &result->front[i], i == result->best ? "*" : "");
+        else
+            left_out++;
+    }
     for (uint32_t i = 0; i < result->baseline_count; i++) {
         const struct mg_baseline_result *baseline = &result->baselines[i];
         if (!mg_job_request_wants_baseline(&o->source.request, baseline->name))
             continue;
         printf("%s:%s%s\n", baseline->name, baseline->not_applicable ? " " : "",
                baseline->not_applicable ? baseline->not_applicable : "");
-        for (uint32_t k = 0; k < baseline->point_count; k++)
-            print_point(o, &baseline->points[k], "");
+        for (uint32_t k = 0; k < baseline->point_count; k++) {
+            if (is_spread(k, baseline->point_count, BASELINE_SHOWN))
+                print_point(o, &baseline->points[k], "");
+            else
+                left_out++;
+        }
     }
     char bound[24];
+    if (left_out)
+        printf("(%u more are not shown: --json prints all, --all-plans DIR writes those of the front)\n", left_out);
     printf("= as it is, * the best; by: the techniques that a plan uses\n");
     mg_answer_bytes(result->lower_bound_bytes, bound);
     printf("outcome %s; lower bound %s; %llu states in %.1f s; checker: %llu accepted, %llu rejected\n",
@@ -296,12 +317,15 @@ static void print_best(const struct optimize *o, bool written)
     const struct mg_point *best = &o->result.front[o->result.best];
     const struct mg_figures *original = &o->result.original.figures, *f = &best->figures;
     const char *output = o->options->value[MG_OPTION_OUTPUT];
-    char peak[24], before[24], where[256];
+    char peak[24], before[24], arena[24], where[256];
     mg_answer_bytes(f->peak_bytes, peak);
+    mg_answer_bytes(f->arena_bytes, arena);
     mg_answer_bytes(original->peak_bytes, before);
     mg_answer_visible(output ? output : "", where, sizeof where);
-    printf("%s:\nplan %s needs %s instead of %s (%.0f %%) and %.4f times the time; ", why_best(o), best->id, peak,
-           before, 100 * ratio((double)f->peak_bytes, (double)original->peak_bytes),
+    bool differ = f->peak_bytes > 0 && strcmp(peak, arena) != 0;
+    printf("%s:\nplan %s needs %s%s%s instead of %s (%.0f %%)%s and %.4f times the time; ", why_best(o), best->id,
+           differ ? arena : peak, differ ? " (arena; its peak is " : "", differ ? peak : "", before,
+           100 * ratio((double)f->peak_bytes, (double)original->peak_bytes), differ ? ")" : "",
            ratio(f->latency_s, original->latency_s));
     if (!written)
         printf("not everything was written\n");

@@ -105,8 +105,9 @@ static int export(const struct timings *t)
 
 /* ---- what is missing ---- */
 
-/* `key` and `value` are NULL for those of every device. False after having said why. */
-static bool write_missing(const struct timings *t, FILE *out, const char *key, const char *value)
+/* `key` and `value` are NULL for those of every device; *found is set where there are some. False after having said
+ * why. */
+static bool write_missing(const struct timings *t, FILE *out, const char *key, const char *value, bool *found)
 {
     char path[1024];
     struct mg_answer_http answer;
@@ -118,6 +119,7 @@ static bool write_missing(const struct timings *t, FILE *out, const char *key, c
     if (!call(t, "GET", path, NULL, 0, &answer))
         return false;
     fputs(answer.body, out);
+    *found = *found || *answer.body;
     free(answer.body);
     return true;
 }
@@ -197,18 +199,18 @@ static json_t *devices_of(const struct timings *t, const char *device, int *code
     return found;
 }
 
-static bool write_missing_of(const struct timings *t, FILE *out, const json_t *devices)
+static bool write_missing_of(const struct timings *t, FILE *out, const json_t *devices, bool *found)
 {
     size_t i;
     json_t *device;
     bool good = true;
     if (!devices)
-        return write_missing(t, out, NULL, NULL);
+        return write_missing(t, out, NULL, NULL, found);
     json_array_foreach(devices, i, device)
     {
         const char *name = json_string_value(device);
         bool class = strncmp(name, "class:", 6) == 0;
-        good = good && write_missing(t, out, class ? "class" : "model", name + (class ? 6 : 0));
+        good = good && write_missing(t, out, class ? "class" : "model", name + (class ? 6 : 0), found);
     }
     return good;
 }
@@ -221,8 +223,11 @@ static int missing(const struct timings *t)
     if (device && !devices)
         return code;
     FILE *out = open_output(t);
-    bool good = out && write_missing_of(t, out, devices);
+    bool found = false, good = out && write_missing_of(t, out, devices, &found);
     json_decref(devices);
+    if (good && !found)
+        fprintf(stderr, "magisd timings: nothing is missing: no run wants what nobody has measured%s%s\n",
+                device ? " on " : "", device ? device : "");
     if (!out)
         return MG_EXIT_FAILED;
     return close_output(t, out) == MG_EXIT_DONE && good ? MG_EXIT_DONE : MG_EXIT_FAILED;

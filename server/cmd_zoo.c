@@ -1,5 +1,6 @@
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "server/answer.h"
 #include "server/source.h"
@@ -16,14 +17,24 @@ static int list_as_json(void)
 
 static int list(void)
 {
-    for (uint32_t i = 0; i < mg_zoo_count(); i++) {
+    for (uint32_t i = 0; i < mg_zoo_count(); i++)
+        printf("%-14s %s\n", mg_zoo_at(i)->name, mg_zoo_at(i)->title);
+    if (isatty(STDOUT_FILENO) == 1)
+        printf("`magisd zoo NAME` tells the options of a network\n");
+    return MG_EXIT_DONE;
+}
+
+/* What --set takes, where a person reads: else the graph follows. */
+static void print_options(const struct mg_options *options, const char *name)
+{
+    bool graph = options->value[MG_OPTION_OUTPUT] || options->value[MG_OPTION_FORMAT] ||
+                 mg_options_flag(options, MG_OPTION_JSON) || isatty(STDOUT_FILENO) != 1;
+    for (uint32_t i = 0; !graph && i < mg_zoo_count(); i++) {
         const struct mg_zoo_entry *entry = mg_zoo_at(i);
-        printf("%-14s %s\n", entry->name, entry->title);
-        for (uint32_t k = 0; k < entry->parameter_count; k++)
-            printf("    %s=%s  %s\n", entry->parameters[k].name, entry->parameters[k].fallback,
+        for (uint32_t k = 0; strcmp(entry->name, name) == 0 && k < entry->parameter_count; k++)
+            printf("    --set %s=%s  %s\n", entry->parameters[k].name, entry->parameters[k].fallback,
                    entry->parameters[k].help);
     }
-    return MG_EXIT_DONE;
 }
 
 static int show(const struct mg_options *options, const char *name)
@@ -34,6 +45,8 @@ static int show(const struct mg_options *options, const char *name)
     int code = mg_source_open(&source, options, text);
     if (code == MG_EXIT_DONE)
         code = mg_source_write_graph(options, source.graph);
+    if (code == MG_EXIT_DONE)
+        print_options(options, text + 4);
     mg_source_release(&source);
     return code;
 }

@@ -208,8 +208,12 @@ static int complain_of_text(const char *path, const struct look *look, const str
     char pointer[sizeof err->pointer];
     bool tried = look->size && (*look->data == '{' || *look->data == '[');
     mg_answer_visible(err->pointer, pointer, sizeof pointer);
-    fprintf(stderr, "magisd: %s: this is %s: %s%s%s\n", path,
-            tried ? "no valid JSON" : "neither JSON nor an ONNX model", pointer, *pointer ? ": " : "", err->message);
+    size_t length = strlen(path);
+    bool python = length > 3 && strcmp(path + length - 3, ".py") == 0;
+    fprintf(stderr, "magisd: %s: this is %s: %s%s%s%s\n", path,
+            tried ? "no valid JSON" : "neither JSON nor an ONNX model", pointer, *pointer ? ": " : "", err->message,
+            python ? "; magis_capture.py writes down a training step of PyTorch: magis_capture.py FILE.py:FUNCTION"
+                   : "");
     return MG_EXIT_USAGE;
 }
 
@@ -247,12 +251,51 @@ static int complain_of_graph(const struct mg_options *options, const char *path,
     }
 }
 
+struct digest {
+    struct mg_json json;
+    const char *text; /* NULL: none, or not one */
+};
+
+static enum mg_code find_digest(void *context, struct mg_error *err)
+{
+    struct digest *d = context;
+    const char *key;
+    (void)err;
+    if (!mg_json_enter_object(&d->json))
+        return MG_OK;
+    while (!d->text && mg_json_next_member(&d->json, &key)) {
+        if (strcmp(key, "graph") != 0 || mg_json_peek(&d->json) != MG_JSON_STRING)
+            mg_json_skip(&d->json, NULL, NULL);
+        else if (!mg_json_string(&d->json, &d->text, NULL))
+            return MG_OK;
+    }
+    if (d->text && strspn(d->text, "0123456789abcdef") != strlen(d->text))
+        d->text = NULL;
+    return MG_OK;
+}
+
+/* The graph that a plan is of. */
+static const char *digest_in(struct mg_arena *arena, const char *data, size_t size)
+{
+    struct digest d = {.text = NULL};
+    struct mg_error err;
+    mg_json_init(&d.json, arena, data, size);
+    return mg_arena_guard(arena, find_digest, &d, &err) == MG_OK ? d.text : NULL;
+}
+
 int mg_source_complain_plan(struct mg_source *source, const char *path, const char *data, size_t size,
                             const struct mg_error *err)
 {
     struct look look = look_at(&source->arena, data, size);
+    const char *digest = look.held == MG_HELD_PLAN ? digest_in(&source->arena, data, size) : NULL;
     if (look.held == MG_HELD_GRAPH)
         fprintf(stderr, "magisd: %s: this is a graph, not a plan; GRAPH comes first, then PLAN\n", path);
+    else if (look.held == MG_HELD_NOTHING || look.held == MG_HELD_BYTES || look.held == MG_HELD_JSON ||
+             (look.held == MG_HELD_TEXT && *data != '{'))
+        fprintf(stderr, "magisd: %s: this is no plan: JSON was expected, as `magisd optimize -o` writes it\n", path);
+    else if (digest && strcmp(digest, source->graph->digest) != 0)
+        fprintf(stderr, "magisd: %s: this plan is of another graph (digest %.64s, not %s)\n", path, digest,
+                source->graph->digest);
     else
         mg_source_complain(path, err);
     return MG_EXIT_USAGE;

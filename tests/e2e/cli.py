@@ -87,6 +87,7 @@ def test_zoo(t):
     for name in ("mlp", "resnet50", "bert-base", "vit-base-16", "unet", "unet++", "gpt-neo-1.3b", "btlm-3b"):
         t.check("has " + name, name in names, names)
     t.check("as text too", all(name in run("zoo").stdout for name in names))
+    t.equal("a line for each", len(run("zoo").stdout.splitlines()), len(names))
     t.equal("written", run("zoo", "mlp", *STEP, "-o", path("mlp.json")).returncode, 0)
     graph = json.load(open(path("mlp.json")))
     t.equal("format", graph["format"], "magis-graph/1")
@@ -252,6 +253,13 @@ def test_settings(t):
     t.equal("graph from standard input", (code, answer["graph"]["name"]), (0, "mlp"))
     table = run("optimize", "zoo:mlp", "--evaluations", "5").stdout
     t.check("a table for people", "outcome front" in table and "plan" in table, table)
+    long = ["optimize", "zoo:mlp", "--set", "batch=8192", *STEP, "--evaluations", "2000"]
+    table, every = run(*long).stdout, json.loads(run(*long, "--json").stdout)
+    front = [point["plan"] for point in every["pareto"]]
+    shown = [plan for plan in front if plan in table]
+    t.check("of a long front a dozen, its ends and the best among them", len(front) > 12 >= len(shown) > 8 and
+            {front[0], front[-1], every["best"]["plan"]} <= set(shown), table)
+    t.check("and how all are seen", "more are not shown: --json" in table and "--all-plans DIR" in table, table)
     t.check("that ends with the answer", table.splitlines()[-2].startswith("no limit was given; the smallest") and
             re.fullmatch("plan [0-9a-f]{16} needs .* instead of .*; -o FILE writes it down", table.splitlines()[-1]), table)
 

@@ -117,6 +117,10 @@ def test_files(t):
         says(t, command + ": swapped", [command, path("plan.json"), path("graph.json")], "this is a plan, not a graph",
              "GRAPH and PLAN seem to be swapped")
         says(t, command + ": two graphs", [command, path("graph.json"), path("graph.json")], "this is a graph, not a plan")
+    other = write("other-graph.json", run("zoo", "lstm").stdout)
+    says(t, "a plan of another graph", ["check", other, path("plan.json")], "this plan is of another graph (digest ", ", not ")
+    says(t, "no plan", ["check", path("graph.json"), write("host", "name\n")], "host: this is no plan: JSON was expected")
+    says(t, "a script", ["import", write("train.py", "import torch\n")], "magis_capture.py FILE.py:FUNCTION")
     says(t, "a plan alone", ["optimize", path("plan.json")], "this is a plan, not a graph")
     says(t, "--all-plans FILE", ["optimize", "zoo:mlp", "--all-plans", path("graph.json")], path("graph.json"),
          "this is no directory")
@@ -161,6 +165,8 @@ def test_full(t):
     daemon = Daemon()
     daemon.request("POST", "/optimize?wait=30", {"zoo": {"model": "mlp"}, "device": "rtx3090", "budget": {"evaluations": 1}})
     server = ["--server", "http://" + daemon.address, "-o", "/dev/full"]
+    says(t, "nothing is missing", ["timings", "missing", "--data", path("empty-store"), "-o", path("want.ndjson")],
+         "nothing is missing", status=0)
     says(t, "timings", ["timings", "missing", *server], "/dev/full: No space left", status=1)
     t.equal("the daemon ended well", daemon.close(), 0)
 

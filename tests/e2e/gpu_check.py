@@ -14,7 +14,8 @@ HANGS = "trap '' TERM\nwhile :; do sleep 1; done\n"
 MAGIS = """
 case "$1 $*" in
     *--calibrate*) echo '{}' > "$6"; echo calibrated ;;
-    zoo*) printf 'mlp            three layers\\n    batch=32  rows\\nodd            another\\n    size=1  rows\\nslow           a third\\n' ;;
+    zoo*) printf '{"networks":[{"name":"mlp","title":"a","parameters":[{"name":"batch","default":"32"}]},'
+          printf '{"name":"odd","title":"b","parameters":[{"name":"size"}]},{"name":"slow","title":"c","parameters":[]}]}\\n' ;;
     *zoo:mlp*) echo "5 operators measured on $*, 0 of them cannot be; 2 are left, the same command goes on with them" ;;
     *zoo:odd*--set*|*zoo:odd*--training*) exit 2 ;;
     *zoo:odd*) echo "7 operators measured" ;;
