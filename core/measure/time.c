@@ -4,9 +4,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/digest.h"
-#include "measure/convert.h"
 #include "measure/measure_priv.h"
+#include "measure/operands.h"
 
 const struct mg_time_policy mg_time_policy_default = {.warm_up = 2, .repeats = 15, .seconds = 0.5, .cold = true};
 
@@ -100,23 +99,6 @@ static uint64_t extent(const struct mg_shape *shape, const struct mg_strides *st
     return (uint64_t)last + 1;
 }
 
-static void fill_random(void *memory, enum mg_dtype dtype, uint64_t count)
-{
-    struct mg_rng rng;
-    mg_rng_init(&rng, count);
-    bool real = dtype == MG_DTYPE_F32 || dtype == MG_DTYPE_F64 || dtype == MG_DTYPE_BF16 || dtype == MG_DTYPE_F16;
-    if (real) {
-        for (uint64_t i = 0; i < count; i++)
-            mg_convert_save(memory, dtype, (int64_t)i, 0.5 + mg_rng_unit(&rng));
-    } else {
-        /* whole numbers 0 and 1 (indices that are always in range), and tiny numbers of the narrowest formats */
-        uint32_t size = mg_dtype_size(dtype);
-        memset(memory, 0, count * size);
-        for (uint64_t i = 0; i < count; i++)
-            ((uint8_t *)memory)[i * size] = (uint8_t)mg_rng_below(&rng, 2);
-    }
-}
-
 /* One behind the other, but not all at the same place of their pages: processors take a load there for one of a store
  * just made, and wait. */
 static void lay_out(struct trial *t, uint32_t i, const struct mg_shape *shape, const struct mg_strides *strides,
@@ -144,16 +126,17 @@ static void lay_out_all(struct trial *t)
 
 /* A block from the host; on the device it is copied behind itself, twice as much each time: making random numbers would
  * take longer than what is timed. */
-static enum mg_code fill_operand(const struct trial *t, const struct operand *operand, void *block,
-                                 struct mg_error *err)
+static enum mg_code fill_operand(const struct trial *t, uint32_t i, void *block, struct mg_error *err)
 {
-    struct mg_engine *engine = t->prepared->engine;
+    const struct operand *operand = &t->operands[i];
+    const struct mg_prepared *p = t->prepared;
+    struct mg_engine *engine = p->engine;
     char *to = t->memory + operand->at;
-    uint64_t done = operand->bytes < BLOCK_BYTES ? operand->bytes : BLOCK_BYTES;
+    uint64_t done = operand->bytes < BLOCK_BYTES ? operand->bytes : BLOCK_BYTES, size = mg_dtype_size(operand->dtype);
     if (operand->result)
         memset(block, 0, done);
     else
-        fill_random(block, operand->dtype, done / mg_dtype_size(operand->dtype));
+        done = mg_operand_fill(&p->op, i, &p->in[i], block, done / size) * size;
     enum mg_code code = mg_engine_copy(engine, MG_STREAM_LOAD, to, block, done, err);
     code = code ? code : mg_engine_wait(engine, err);
     for (uint64_t more; done < operand->bytes && code == MG_OK; done += more) {
@@ -171,7 +154,7 @@ static enum mg_code fill_set(const struct trial *t, struct mg_error *err)
     if (code != MG_OK)
         return code;
     for (uint32_t i = 0; i < t->count && code == MG_OK; i++)
-        code = fill_operand(t, &t->operands[i], block, err);
+        code = fill_operand(t, i, block, err);
     mg_engine_free(engine, MG_PLACE_HOST, block);
     return code;
 }
