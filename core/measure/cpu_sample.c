@@ -6,7 +6,7 @@
 
 #include "measure/cpu_priv.h"
 
-static int64_t clamped(int64_t x, int64_t size)
+static int64_t nearest_in(int64_t x, int64_t size)
 {
     return x < 0 ? 0 : x >= size ? size - 1 : x;
 }
@@ -132,7 +132,7 @@ static struct taps taps_of(struct mg_prepared *p, uint32_t back, int64_t in, int
         if (!single && mg_prepared_int(p, MG_ATTR_EXCLUDE_OUTSIDE))
             exclude_outside(count, at, weight, in);
         for (uint32_t t = 0; t < count; t++) {
-            all[i * count + t] = (int32_t)clamped(at[t], in);
+            all[i * count + t] = (int32_t)nearest_in(at[t], in);
             weights[i * count + t] = (float)weight[t];
         }
     }
@@ -237,7 +237,7 @@ static int64_t padded(const struct grid *g, int64_t i, int64_t size)
     if (g->padding == PAD_ZEROS)
         return -1;
     if (g->padding == PAD_BORDER || size == 1)
-        return clamped(i, size);
+        return nearest_in(i, size);
     int64_t period = g->corners ? 2 * (size - 1) : 2 * size, m = (i % period + period) % period;
     return m < size ? m : g->corners ? period - m : period - 1 - m;
 }
