@@ -119,7 +119,7 @@ static bool op_gradient_of(struct mg_json *json, void *into)
 static bool fail_op_name(struct mg_json *json, const char *text)
 {
     char lower[64] = "";
-    for (size_t i = 0; text[i] && i < sizeof lower - 1; i++)
+    for (size_t i = 0; i < sizeof lower - 1 && text[i]; i++)
         lower[i] = (char)(text[i] >= 'A' && text[i] <= 'Z' ? text[i] - 'A' + 'a' : text[i]);
     struct mg_suggestion near = {.text = lower};
     for (unsigned type = 0; type < MG_OP_COUNT; type++)

@@ -1,4 +1,5 @@
 /* Shape rules: elementwise, reductions, softmax, losses, updates, operators without operands. */
+#include <stdio.h>
 #include <string.h>
 
 #include "graph/ops_priv.h"
