@@ -42,9 +42,10 @@ bool mg_is_within(const char *module, const char *around)
 static struct module *add_module(struct tree *t, const char *name, struct module *around)
 {
     void **at = mg_names_at(&t->names, t->arena, name);
-    if (*at)
-        return *at;
-    struct module *module = *at = MG_NEW(t->arena, struct module);
+    struct module *module = *at;
+    if (module)
+        return module;
+    *at = module = MG_NEW(t->arena, struct module);
     const char *last = strrchr(name, '.');
     last = last ? last + 1 : name;
     bool numbered = *last && strspn(last, "0123456789") == strlen(last);
