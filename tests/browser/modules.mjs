@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import * as format from "../../web/js/format.js";
 import {momentsOf} from "../../web/js/timeline_data.js";
 import {personWords} from "../../web/js/problem.js";
-import {axisWords, groupHot, limitWords, planWords, priceWords, repricedWords} from "../../web/js/words.js";
+import {axisWords, besideWords, groupHot, limitWords, planWords, priceWords, repricedWords} from "../../web/js/words.js";
 import {Checks} from "./lib.mjs";
 
 const checks = new Checks();
@@ -84,6 +84,8 @@ await checks.check("a limit in bytes tells what is kept of it", () => {
     assert.equal(limitWords({limit: {memory_bytes: 2e9}, reserve_bytes: 0}), "limit 2.00 GB");
     assert.equal(limitWords({limit: {memory_ratio: 0.5}, reserve_bytes: 5}), null);
     assert.equal(limitWords(null), null);
+    assert.equal(besideWords({reserve_bytes: 805306368}), "and 805 MB beside it for context and libraries");
+    assert.equal(besideWords({reserve_bytes: 0}), null);
 });
 
 await checks.check("times rise where a copy waited", () => {

@@ -9,7 +9,7 @@ import {showNothing} from "./nothing.js";
 import {PlanView} from "./plan.js";
 import {asProblem, problemCard} from "./problem.js";
 import {follow} from "./stream.js";
-import {limitWords, priceWords} from "./words.js";
+import {besideWords, limitWords, priceWords} from "./words.js";
 
 const STOPPED = {evaluations: "all states of the budget were evaluated", seconds: "its time to search was over (a part of the budget is kept for checking and storing plans)",
     exhausted: "nothing was left to try", cancelled: "it was cancelled", deadline: "the deadline came"};
@@ -22,10 +22,10 @@ function tile(label, value, note, tone) {
         note ? h("span", {class: "note"}, note) : null);
 }
 
-function tiles(job) {
+function tiles(job, request) {
     const {original, best, checked} = job;
     return h("div", {class: "tiles"},
-        tile("As it is", bytes(original?.peak_bytes), original ? `${time(original.latency_s)} a step` : "being computed"),
+        tile("As it is", bytes(original?.peak_bytes), original ? `${time(original.latency_s)} a step${besideWords(request) ? `; ${besideWords(request)}` : ""}` : "being computed"),
         tile(isEnded(job) ? "Best plan" : "Best so far", bytes(best?.peak_bytes),
             best ? `${change(best.memory_ratio)} memory` : null, best?.memory_ratio < 1 ? "good" : ""),
         tile("Its time", best ? change(best.latency_ratio) : "–", best ? `${time(best.latency_s)} a step` : null),
@@ -205,6 +205,7 @@ class RunPage {
             fill(this.asked, requestCard(this.request));
             this.plan.setBatch(Number(this.request.zoo?.batch) || null);
             this.drawHead();
+            this.drawStatus();
             if (this.pareto?.original)
                 this.takeFront(this.pareto);
         } catch {
@@ -327,7 +328,7 @@ class RunPage {
     drawStatus() {
         const {job} = this;
         fill(this.status, job.error ? problemCard(job.error) : null, outcomeCard(job), progressCard(job),
-            job.state === "failed" ? null : tiles(job));
+            job.state === "failed" ? null : tiles(job, this.request));
     }
 
     async cancel() {

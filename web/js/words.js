@@ -89,6 +89,12 @@ export function limitWords(request) {
     return `limit ${bytes(limit)}${reserve ? `, of which ${bytes(reserve)} are kept for context and libraries` : ""}`;
 }
 
+// What a card needs beside the figures, which are of the plan's own memory.
+export function besideWords(request) {
+    const reserve = request?.reserve_bytes;
+    return reserve ? `and ${bytes(reserve)} beside it for context and libraries` : null;
+}
+
 // Where the prices of the operators come from, and whether plans were measured as wholes beside that.
 export function priceWords(prices, operators, wholes = 0) {
     const words = operatorWords(prices, operators);
