@@ -68,6 +68,11 @@ static bool is_over(const struct measure *m)
     return mg_interrupted() || (m->until > 0 && mg_clock_seconds() >= m->until);
 }
 
+static bool must_stop(void *context)
+{
+    return is_over(context);
+}
+
 /* ---- what is written ---- */
 
 static enum mg_code find_class(struct measure *m, struct mg_error *err)
@@ -230,11 +235,6 @@ static enum mg_code measure_steps(struct measure *m, struct mg_error *err)
     return code;
 }
 
-static bool must_stop(void *context)
-{
-    return is_over(context);
-}
-
 static void go_on(void *context)
 {
     (void)context;
@@ -316,18 +316,6 @@ static enum mg_code measure_list(struct measure *m, struct mg_error *err)
     return code;
 }
 
-static int calibrate(struct measure *m)
-{
-    struct mg_device device;
-    struct mg_error err;
-    if (mg_engine_calibrate(m->engine, &device, &err) != MG_OK)
-        return mg_source_complain("measure", &err);
-    mg_device_write(&m->profile, &device);
-    mg_write_text(&m->profile, "\n");
-    bool good = mg_writer_finish(&m->profile) && mg_file_write(output_of(m), m->profile.data, m->profile.size);
-    return good ? MG_EXIT_DONE : MG_EXIT_FAILED;
-}
-
 /* One process at a time measures on a device: waits until that is us, or the time is over. */
 static bool lock_device(struct measure *m)
 {
@@ -344,13 +332,28 @@ static bool lock_device(struct measure *m)
     return lock != MG_LOCK_REFUSED;
 }
 
-static int complain_locked(const struct measure *m)
+static int complain_early(const struct measure *m, const char *why)
 {
     if (mg_interrupted())
         return MG_EXIT_INTERRUPTED;
-    fprintf(stderr, "magisd measure: nothing was measured: another process measures on %s, and the time is over\n",
-            mg_engine_properties(m->engine)->device);
+    fprintf(stderr, "magisd measure: nothing was measured on %s: %s, and the time is over\n",
+            mg_engine_properties(m->engine)->device, why);
     return MG_EXIT_FAILED;
+}
+
+static int calibrate(struct measure *m)
+{
+    struct mg_device device;
+    struct mg_error err;
+    enum mg_code code = mg_engine_calibrate(m->engine, must_stop, m, &device, &err);
+    if (code == MG_ERR_CANCELLED)
+        return complain_early(m, "fitting a profile takes longer");
+    if (code != MG_OK)
+        return mg_source_complain("measure", &err);
+    mg_device_write(&m->profile, &device);
+    mg_write_text(&m->profile, "\n");
+    bool good = mg_writer_finish(&m->profile) && mg_file_write(output_of(m), m->profile.data, m->profile.size);
+    return good ? MG_EXIT_DONE : MG_EXIT_FAILED;
 }
 
 static enum mg_code read_plan(struct measure *m, struct mg_error *err)
@@ -379,7 +382,7 @@ static int measure(void *context)
     if (!lock_device(m))
         return MG_EXIT_FAILED;
     if (m->lock < 0)
-        return complain_locked(m);
+        return complain_early(m, "another process measures there");
     if (mg_options_flag(m->options, MG_OPTION_CALIBRATE))
         return calibrate(m);
     enum mg_code code = find_class(m, &err);

@@ -139,12 +139,32 @@ static const struct mg_time_policy calm = {.warm_up = 2, .repeats = 9, .seconds 
 /* The share of the bandwidth that the model grants. */
 static const double bandwidth_share = 0.85;
 
-static enum mg_code time_sum(struct mg_engine *engine, int64_t elements, double *out, struct mg_error *err)
+struct fit {
+    struct mg_engine *engine;
+    bool (*must_stop)(void *context);
+    void *context;
+};
+
+/* Asked before each operator and each copy. */
+static enum mg_code go_on(const struct fit *f, struct mg_error *err)
+{
+    return f->must_stop && f->must_stop(f->context) ? mg_fail(err, MG_ERR_CANCELLED, "", "stopped") : MG_OK;
+}
+
+static enum mg_code time_calmly(const struct fit *f, const struct mg_op_desc *op, struct mg_timing *timing,
+                                struct mg_error *err)
+{
+    enum mg_code code = go_on(f, err);
+    *timing = (struct mg_timing){0};
+    return code ? code : mg_engine_time_op(f->engine, op, NULL, NULL, &calm, timing, err);
+}
+
+static enum mg_code time_sum(const struct fit *f, int64_t elements, double *out, struct mg_error *err)
 {
     struct simple s;
     struct mg_timing timing;
     make_simple(&s, MG_OP_ADD, MG_DTYPE_F32, &(struct mg_shape){1, {elements}});
-    enum mg_code code = mg_engine_time_op(engine, &s.op, NULL, NULL, &calm, &timing, err);
+    enum mg_code code = time_calmly(f, &s.op, &timing, err);
     *out = timing.median_s;
     return code;
 }
@@ -162,10 +182,11 @@ static enum mg_code run_copy(struct mg_engine *engine, enum mg_stream stream, vo
     return code;
 }
 
-static enum mg_code time_copy(struct mg_engine *engine, enum mg_stream stream, uint64_t bytes, double *out,
+static enum mg_code time_copy(const struct fit *f, enum mg_stream stream, uint64_t bytes, double *out,
                               struct mg_error *err)
 {
     enum { WARM_UP = 2, REPEATS = 9 };
+    struct mg_engine *engine = f->engine;
     double samples[REPEATS], ignored;
     struct mg_timing timing = {0};
     void *host = NULL, *device = NULL;
@@ -176,8 +197,12 @@ static enum mg_code time_copy(struct mg_engine *engine, enum mg_stream stream, u
         code = mg_engine_alloc(engine, MG_PLACE_DEVICE, bytes, &device, err);
     if (code == MG_OK)
         memset(host, 0, bytes);
-    for (int i = 0; i < WARM_UP + REPEATS && code == MG_OK; i++)
-        code = run_copy(engine, stream, host, device, bytes, i < WARM_UP ? &ignored : &samples[i - WARM_UP], err);
+    for (int i = 0; i < WARM_UP + REPEATS && code == MG_OK; i++) {
+        code = go_on(f, err);
+        code = code
+                   ? code
+                   : run_copy(engine, stream, host, device, bytes, i < WARM_UP ? &ignored : &samples[i - WARM_UP], err);
+    }
     mg_engine_free(engine, MG_PLACE_DEVICE, device);
     mg_engine_free(engine, MG_PLACE_HOST, host);
     if (code == MG_OK)
@@ -187,14 +212,14 @@ static enum mg_code time_copy(struct mg_engine *engine, enum mg_stream stream, u
 }
 
 /* Latency and bandwidth through two points. */
-static enum mg_code fit_link(struct mg_engine *engine, enum mg_stream stream, double *latency, double *bandwidth,
+static enum mg_code fit_link(const struct fit *f, enum mg_stream stream, double *latency, double *bandwidth,
                              struct mg_error *err)
 {
     const uint64_t small = 4096, large = 64 << 20;
     double a, b;
-    enum mg_code code = time_copy(engine, stream, small, &a, err);
+    enum mg_code code = time_copy(f, stream, small, &a, err);
     if (code == MG_OK)
-        code = time_copy(engine, stream, large, &b, err);
+        code = time_copy(f, stream, large, &b, err);
     if (code != MG_OK)
         return code;
     *bandwidth = (double)(large - small) / fmax(b - a, 1e-9);
@@ -218,15 +243,15 @@ static void describe(const struct mg_engine *engine, struct mg_device *out)
 
 /* Launch and bandwidth through a tiny sum and a large one, whose weights are what the model makes of one byte a second.
  */
-static enum mg_code fit_memory(struct mg_engine *engine, struct mg_device *out, struct mg_error *err)
+static enum mg_code fit_memory(const struct fit *f, struct mg_device *out, struct mg_error *err)
 {
     const int64_t tiny = 1, large = 32 << 20;
     struct mg_device unit = *out;
     double a, b;
     unit.mem_bw = 1;
-    enum mg_code code = time_sum(engine, tiny, &a, err);
+    enum mg_code code = time_sum(f, tiny, &a, err);
     if (code == MG_OK)
-        code = time_sum(engine, large, &b, err);
+        code = time_sum(f, large, &b, err);
     if (code != MG_OK)
         return code;
     out->launch_s = a;
@@ -236,7 +261,7 @@ static enum mg_code fit_memory(struct mg_engine *engine, struct mg_device *out, 
 
 /* The peak by which the model gives a large product the time that it takes: where computing is what takes it, time goes
  * with its inverse, and a second step mends what else there is. 0 where there is no such product. */
-static enum mg_code fit_peak(struct mg_engine *engine, const struct mg_device *device, enum mg_dtype dtype,
+static enum mg_code fit_peak(const struct fit *f, const struct mg_device *device, enum mg_dtype dtype,
                              enum mg_math math, double *out, struct mg_error *err)
 {
     struct simple s;
@@ -244,7 +269,7 @@ static enum mg_code fit_peak(struct mg_engine *engine, const struct mg_device *d
     struct mg_device guess = *device;
     double size = device->sm_count > 8 ? 8192 : 1024, peak;
     make_product(&s, dtype, math, (int64_t)size);
-    enum mg_code code = mg_engine_time_op(engine, &s.op, NULL, NULL, &calm, &timing, err);
+    enum mg_code code = time_calmly(f, &s.op, &timing, err);
     *out = 0;
     if (code != MG_OK || timing.median_s <= 0)
         return code == MG_ERR_UNSUPPORTED ? MG_OK : code;
@@ -259,30 +284,32 @@ static enum mg_code fit_peak(struct mg_engine *engine, const struct mg_device *d
 }
 
 /* A peak that is not there stays out of the profile. The processor computes f32 in one way. */
-static enum mg_code fit_peaks(struct mg_engine *engine, struct mg_device *out, struct mg_error *err)
+static enum mg_code fit_peaks(const struct fit *f, struct mg_device *out, struct mg_error *err)
 {
-    bool cpu = strcmp(mg_engine_properties(engine)->backend, "cpu") == 0;
-    enum mg_code code = fit_peak(engine, out, MG_DTYPE_F32, MG_MATH_F32, &out->peak_flops_f32, err);
+    bool cpu = strcmp(mg_engine_properties(f->engine)->backend, "cpu") == 0;
+    enum mg_code code = fit_peak(f, out, MG_DTYPE_F32, MG_MATH_F32, &out->peak_flops_f32, err);
     if (code == MG_OK && !cpu)
-        code = fit_peak(engine, out, MG_DTYPE_F32, MG_MATH_TF32, &out->peak_flops_tf32, err);
+        code = fit_peak(f, out, MG_DTYPE_F32, MG_MATH_TF32, &out->peak_flops_tf32, err);
     if (code == MG_OK)
-        code = fit_peak(engine, out, MG_DTYPE_BF16, MG_MATH_F32, &out->peak_flops_bf16, err);
+        code = fit_peak(f, out, MG_DTYPE_BF16, MG_MATH_F32, &out->peak_flops_bf16, err);
     if (code == MG_OK)
-        code = fit_peak(engine, out, MG_DTYPE_F16, MG_MATH_F32, &out->peak_flops_f16, err);
+        code = fit_peak(f, out, MG_DTYPE_F16, MG_MATH_F32, &out->peak_flops_f16, err);
     return code;
 }
 
-enum mg_code mg_engine_calibrate(struct mg_engine *engine, struct mg_device *out, struct mg_error *err)
+enum mg_code mg_engine_calibrate(struct mg_engine *engine, bool (*must_stop)(void *context), void *context,
+                                 struct mg_device *out, struct mg_error *err)
 {
+    const struct fit fit = {engine, must_stop, context};
     double back = 0;
     describe(engine, out);
-    enum mg_code code = fit_memory(engine, out, err);
+    enum mg_code code = fit_memory(&fit, out, err);
     if (code == MG_OK)
-        code = fit_peaks(engine, out, err);
+        code = fit_peaks(&fit, out, err);
     if (code == MG_OK)
-        code = fit_link(engine, MG_STREAM_STORE, &back, &out->link_bw_d2h, err);
+        code = fit_link(&fit, MG_STREAM_STORE, &back, &out->link_bw_d2h, err);
     if (code == MG_OK)
-        code = fit_link(engine, MG_STREAM_LOAD, &out->link_latency_s, &out->link_bw_h2d, err);
+        code = fit_link(&fit, MG_STREAM_LOAD, &out->link_latency_s, &out->link_bw_h2d, err);
     out->link_latency_s = fmax(out->link_latency_s, back);
     return code;
 }

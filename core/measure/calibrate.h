@@ -20,7 +20,9 @@ enum mg_code mg_engine_canary(struct mg_engine *engine, double *seconds, struct 
 
 /* Fits a device profile, by which the device model gives what it is fitted to the time that was measured: peak rates
  * from a large product in f32, tf32, bf16 and f16 (what the device lacks stays 0), bandwidth from a large sum, launch
- * from a tiny one, the link from copies of two sizes. Takes some seconds. */
-enum mg_code mg_engine_calibrate(struct mg_engine *engine, struct mg_device *out, struct mg_error *err) MG_WARN_UNUSED;
+ * from a tiny one, the link from copies of two sizes. Takes some seconds; `must_stop` (NULL: never) is asked
+ * between what is timed, and where it says so the result is MG_ERR_CANCELLED. */
+enum mg_code mg_engine_calibrate(struct mg_engine *engine, bool (*must_stop)(void *context), void *context,
+                                 struct mg_device *out, struct mg_error *err) MG_WARN_UNUSED;
 
 #endif

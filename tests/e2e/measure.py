@@ -2,6 +2,7 @@
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import socketserver
@@ -131,6 +132,21 @@ def test_ended(t):
         open(path("line"), "w").write(text)
         answer, ours = run(*command[1:-1], path("line"), "--max-seconds", "0.001"), name.endswith("ours")
         t.equal("%s without an end" % name, (answer.returncode, open(path("line")).read().startswith(text)), (0, False) if ours else (2, True))
+
+
+def test_profile_that_is_stopped(t):
+    """It ends between two of the things that are timed, and leaves no file."""
+    calibrate = ["measure", "--calibrate", "--device", "cpu", "-o", path("none.json")]
+    late = run(*calibrate, "--max-seconds", "0.001")
+    t.check("the time is over", late.returncode == 1 and "the time is over" in late.stderr, late)
+    stopped = subprocess.Popen([MAGISD, *calibrate], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    with open("/proc/%d/status" % stopped.pid) as status:
+        while not int(re.search("SigCgt:\t([0-9a-f]+)", status.read()).group(1), 16) >> (signal.SIGTERM - 1) & 1:
+            time.sleep(0.01)
+            status.seek(0)
+    stopped.terminate()
+    t.check("a signal", stopped.wait(60) == 130, stopped.communicate())
+    t.check("without a file", not os.path.exists(path("none.json")), os.listdir(home))
 
 
 def test_profile(t):
@@ -380,5 +396,5 @@ def test_plan(t):
 
 
 tests = Tests()
-tests.run(test_usage, test_rows, test_ended, test_profile, test_run, test_kept, test_jobs_at_rest, test_handed_over, test_hanging, test_plan)
+tests.run(test_usage, test_rows, test_ended, test_profile_that_is_stopped, test_profile, test_run, test_kept, test_jobs_at_rest, test_handed_over, test_hanging, test_plan)
 tests.end()

@@ -333,7 +333,7 @@ Test(measure, calibrating_a_profile_gives_it_back)
         char name[80];
         snprintf(name, sizeof name, "model:%s", want->name);
         cr_assert_eq(mg_engine_open(name, &model, &err), MG_OK);
-        cr_assert_eq(mg_engine_calibrate(model, &got, &err), MG_OK, "%s", err.message);
+        cr_assert_eq(mg_engine_calibrate(model, NULL, NULL, &got, &err), MG_OK, "%s", err.message);
         expect_near(name, "f32", got.peak_flops_f32, want->peak_flops_f32);
         expect_near(name, "tf32", got.peak_flops_tf32, want->peak_flops_tf32);
         expect_near(name, "bf16", got.peak_flops_bf16, want->peak_flops_bf16);
@@ -347,6 +347,25 @@ Test(measure, calibrating_a_profile_gives_it_back)
                   got.copy_streams == want->copy_streams);
         mg_engine_close(model);
     }
+}
+
+/* True after *left times. */
+static bool count_down(void *left)
+{
+    return --*(int *)left < 0;
+}
+
+Test(measure, calibrating_ends_where_it_must)
+{
+    struct mg_engine *model;
+    struct mg_device device;
+    struct mg_error err;
+    cr_assert_eq(mg_engine_open("model:h200", &model, &err), MG_OK);
+    for (int times = 0; times < 6; times++) {
+        int left = times;
+        cr_expect_eq(mg_engine_calibrate(model, count_down, &left, &device, &err), MG_ERR_CANCELLED, "%d", times);
+    }
+    mg_engine_close(model);
 }
 
 Test(measure, unknown_devices_are_refused)
