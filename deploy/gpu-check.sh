@@ -124,6 +124,9 @@ seconds=$(share 45)
 MAGIS_DEVICE=$device MAGIS_SECONDS=$((seconds * 8 / 10)) \
     step "$seconds" "operators on $device beside the reference" "$build/tests/test_measure" 2>&1 | tee "$out/correct.log"
 [ "${PIPESTATUS[0]}" = 0 ] || status=1
+while read -r dtype tried all; do
+    [ $((2 * tried)) -ge "$all" ] || failed "operators in $dtype: $tried of $all samples"
+done < <(sed -nE 's/^([a-z0-9]+) on .*: ([0-9]+) of ([0-9]+) samples$/\1 \2 \3/p' "$out/correct.log")
 
 # shellcheck disable=SC2086
 time_networks ${NETWORKS:-}
