@@ -467,7 +467,8 @@ int main(int argc, char **argv)
     int first = read_options(&b, argc, argv, &device);
     setvbuf(stdout, NULL, _IOLBF, 0); /* what is said stays said when this is killed */
     pin();
-    if (mg_engine_open(device, &b.engine, &err) != MG_OK || mg_engine_calibrate(b.engine, NULL, NULL, &b.device, &err) != MG_OK) {
+    if (mg_engine_open(device, &b.engine, &err) != MG_OK ||
+        mg_engine_calibrate(b.engine, NULL, NULL, &b.device, &err) != MG_OK) {
         printf("not measured: %s\n", err.message);
         return 0;
     }
