@@ -63,9 +63,11 @@ int64_t mg_broadcast_at(const struct mg_shape *shape, const int64_t *index, uint
 }
 
 /* Whole numbers as their dtype holds them: fractions dropped, wrapped around where narrower than 64 bits; infinities
- * become the extremes. */
+ * become the extremes. Of truths all but 0 is 1. */
 static void fit(enum mg_dtype dtype, double *data, int64_t count)
 {
+    for (int64_t i = 0; i < count && dtype == MG_DTYPE_BOOL; i++)
+        data[i] = data[i] != 0;
     if (dtype < MG_DTYPE_I64 || dtype == MG_DTYPE_BOOL)
         return;
     double span = ldexp(1, (int)(8 * mg_dtype_size(dtype))), least = mg_dtype_is_unsigned(dtype) ? 0 : -span / 2;

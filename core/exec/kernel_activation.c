@@ -35,7 +35,8 @@ static double softplus(double x)
 
 static double clamp(double x, double lo, double hi)
 {
-    return x < lo ? lo : x > hi ? hi : x;
+    double least = x < lo ? lo : x; /* where the limits cross, the upper one counts */
+    return least > hi ? hi : least;
 }
 
 /* Activations that few networks have. */
@@ -108,7 +109,7 @@ static double gradient(const struct mg_kernel *k, double dy, double b)
     case MG_OP_SOFTPLUS_GRAD:
         return dy * s;
     case MG_OP_CLIP_GRAD:
-        return b >= mg_kernel_float(k, MG_ATTR_MIN) && b <= mg_kernel_float(k, MG_ATTR_MAX) ? dy : 0;
+        return b > mg_kernel_float(k, MG_ATTR_MIN) && b < mg_kernel_float(k, MG_ATTR_MAX) ? dy : 0;
     default:
         return rare_slope(k, dy, b);
     }

@@ -759,7 +759,7 @@ def op_shrink_grad(dy, x, *, lambd):
 
 def op_clip_grad(dy, x, *, min, max):
     lo, hi = limits_between(x, min, max)
-    return dy.masked_fill((x < lo) | (x > hi), 0)
+    return dy.masked_fill((x <= lo) | (x >= hi), 0)
 
 
 # ---- reductions ----
@@ -1356,8 +1356,13 @@ def slice_numbers(x, indices, batch_dims):
     number = torch.arange(batches, device=x.device).reshape(x.shape[:batch_dims] + (1,) * (
         indices.dim() - 1 - batch_dims))
     number = number.expand(indices.shape[:-1])
+    outside = torch.zeros_like(number, dtype=torch.bool)
     for c, size in enumerate(sizes):
+        outside = outside | (indices[..., c] < -size) | (indices[..., c] >= size)
         number = number * size + wrapped(indices[..., c], size)
+    if not outside.is_cuda and bool(outside.any()):
+        raise IndexError("an index is out of range")
+    number = torch.where(outside, batches * math.prod(sizes), number)  # devices refuse it without being waited for
     return number.flatten(), math.prod(x.shape[batch_dims + count:])
 
 

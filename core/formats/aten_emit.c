@@ -253,7 +253,7 @@ bool aten_holds(enum mg_dtype dtype, double value)
         return true;
     bool only_positive = mg_dtype_is_unsigned(dtype) || dtype == MG_DTYPE_BOOL;
     int bits = dtype == MG_DTYPE_BOOL ? 1 : (int)(8 * mg_dtype_size(dtype)) - !only_positive;
-    double limit = bits > 53 ? 9007199254740992.0 : (double)((UINT64_C(1) << bits) - 1);
+    double limit = bits > 53 ? 9007199254740991.0 : (double)((UINT64_C(1) << bits) - 1);
     double least = only_positive ? 0 : -limit;
     return value >= least && value <= limit && value == floor(value);
 }
@@ -273,6 +273,8 @@ mg_value aten_affine(struct aten_builder *b, mg_value v, double alpha, double be
     if (alpha == 1 && beta == 0)
         return v;
     if (fabs(alpha) >= DBL_MAX || fabs(beta) >= DBL_MAX) /* infinity is no factor in every type */
+        return aten_decline(b);
+    if (!aten_holds(aten_dtype(b, v), alpha) || !aten_holds(aten_dtype(b, v), beta))
         return aten_decline(b);
     aten_set_real(b, MG_ATTR_ALPHA, alpha);
     aten_set_real(b, MG_ATTR_BETA, beta);

@@ -2,6 +2,7 @@
  */
 #include <float.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "formats/aten_priv.h"
@@ -51,6 +52,17 @@ static void add_number(struct mg_writer *w, double number)
         mg_write_double(w, number);
 }
 
+/* 2.0 as such: "2" would be read as an integer. */
+static void add_whole(struct mg_writer *w, const struct aten_arg *arg)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%.0f", arg->f);
+    if (arg->real)
+        add_tagged(w, "float", text);
+    else
+        mg_write_int(w, arg->i);
+}
+
 static void write_argument(struct mg_writer *w, const struct aten_arg *arg, struct operands *o);
 
 static void write_list(struct mg_writer *w, const struct aten_arg *arg, struct operands *o)
@@ -71,10 +83,13 @@ static void write_argument(struct mg_writer *w, const struct aten_arg *arg, stru
         mg_write_bool(w, arg->i != 0);
         break;
     case ATEN_INT:
-        mg_write_int(w, arg->i);
+        add_whole(w, arg);
         break;
     case ATEN_FLOAT:
-        add_number(w, arg->f);
+        if (arg->large)
+            mg_write_int(w, arg->large);
+        else
+            add_number(w, arg->f);
         break;
     case ATEN_TEXT:
         mg_write_string(w, arg->text);

@@ -84,9 +84,17 @@ static bool parse_number(struct mg_json *json, struct aten_arg *out)
 {
     if (!mg_json_double(json, &out->f))
         return false;
-    bool whole = out->f >= -9007199254740992.0 && out->f <= 9007199254740992.0 && (double)(int64_t)out->f == out->f;
-    out->kind = whole ? ATEN_INT : ATEN_FLOAT;
-    out->i = whole ? (int64_t)out->f : 0;
+    const char *text = json->at; /* its end */
+    while (text > json->start && strchr("0123456789+-.eE", text[-1])) {
+        text--;
+        out->real = out->real || strchr(".eE", *text);
+    }
+    bool exact = fabs(out->f) < 0x1p53;
+    out->kind = exact && floor(out->f) == out->f ? ATEN_INT : ATEN_FLOAT;
+    out->i = out->kind == ATEN_INT ? (int64_t)out->f : 0;
+    for (const char *digit = text; !out->real && !exact && fabs(out->f) < 0x1p63 && digit < json->at; digit++)
+        if (*digit != '-')
+            out->large = 10 * out->large + (out->f < 0 ? '0' - *digit : *digit - '0');
     return true;
 }
 

@@ -24,6 +24,8 @@ struct aten_arg {
     enum mg_dtype dtype;
     const char *key; /* keyword arguments */
     int64_t i;       /* also booleans; 0 where it is no integer */
+    int64_t large;   /* integers from 2^53 on, which are ATEN_FLOAT; else 0 */
+    bool real;       /* a number with a point or an exponent, be it whole */
     union {
         double f; /* also of integers and booleans */
         const char *text;
@@ -177,7 +179,7 @@ mg_value aten_slice(struct aten_builder *b, mg_value v, int64_t axis, int64_t st
 /* `part` put at a slice of `whole`. */
 mg_value aten_put(struct aten_builder *b, mg_value whole, mg_value part, int64_t axis, int64_t start, int64_t end,
                   int64_t step);
-/* Is it a number of that type? Of the integers beyond 2^53, which no double holds, none is. */
+/* Is it a number of that type? Of the integers from 2^53 on, which doubles do not tell apart, none is. */
 bool aten_holds(enum mg_dtype dtype, double value);
 mg_value aten_fill(struct aten_builder *b, const struct mg_shape *shape, enum mg_dtype dtype, double value);
 

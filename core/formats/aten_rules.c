@@ -7,9 +7,60 @@
 
 /* ---- elementwise ---- */
 
-/* The dtype that an operand is computed in: that of the result, where it lists one. */
-static enum mg_dtype computed_in(const struct aten_builder *b, const struct aten_node *node, mg_value a)
+/* The dtype that holds numbers of both, as PyTorch promotes them; MG_DTYPE_COUNT: none is known. */
+static enum mg_dtype promoted(enum mg_dtype a, enum mg_dtype b)
 {
+    if (a == b || b == MG_DTYPE_BOOL)
+        return a;
+    if (a == MG_DTYPE_BOOL || b < a)
+        return a == MG_DTYPE_BOOL ? b : promoted(b, a);
+    if (a <= MG_DTYPE_F32)
+        return b == MG_DTYPE_F8E4M3 || b == MG_DTYPE_F8E5M2 ? MG_DTYPE_COUNT : a;
+    if (a < MG_DTYPE_I64)
+        return b >= MG_DTYPE_I64 ? a : a == MG_DTYPE_F16 && b == MG_DTYPE_BF16 ? MG_DTYPE_F32 : MG_DTYPE_COUNT;
+    if (b > MG_DTYPE_U8)
+        return MG_DTYPE_COUNT;
+    return a == MG_DTYPE_I8 && b == MG_DTYPE_U8 ? MG_DTYPE_I16 : a;
+}
+
+struct operand_type {
+    enum mg_dtype dtype;
+    int level; /* tensors stand above those without a dimension, and these above numbers */
+};
+
+static struct operand_type type_of(struct aten_builder *b, const struct aten_arg *arg)
+{
+    if (!aten_is_tensor(arg))
+        return (struct operand_type){arg && arg->kind == ATEN_BOOL                                  ? MG_DTYPE_BOOL
+                                     : arg && !arg->large && (arg->real || arg->kind == ATEN_FLOAT) ? MG_DTYPE_F32
+                                                                                                    : MG_DTYPE_I64,
+                                     0};
+    const struct aten_node *node = &b->document->nodes[arg->node];
+    return (struct operand_type){node->dtype, node->shape.rank ? 2 : 1};
+}
+
+/* The dtype in which the first two arguments meet: one that stands lower counts only where it is of a higher kind. */
+static enum mg_dtype joint(struct aten_builder *b, const struct aten_node *node)
+{
+    struct operand_type high = type_of(b, aten_argument(node, 0, NULL)), low = type_of(b, aten_argument(node, 1, NULL));
+    if (high.level < low.level) {
+        struct operand_type other = high;
+        high = low;
+        low = other;
+    }
+    bool kept = high.dtype < MG_DTYPE_I64 || (high.dtype != MG_DTYPE_BOOL && low.dtype >= MG_DTYPE_I64);
+    enum mg_dtype dtype = high.level > low.level && kept ? high.dtype : promoted(high.dtype, low.dtype);
+    if (dtype == MG_DTYPE_COUNT)
+        (void)aten_decline(b);
+    return dtype == MG_DTYPE_COUNT ? high.dtype : dtype;
+}
+
+/* The dtype that an operand is computed in: that of the result, where it lists one; in place that in which the operands
+ * meet, whatever they are written to. */
+static enum mg_dtype computed_in(struct aten_builder *b, const struct aten_node *node, mg_value a)
+{
+    if (node->has_out && node->write_count && aten_is_tensor(aten_argument(node, 1, NULL)))
+        return joint(b, node);
     return node->has_out ? node->dtype : aten_dtype(b, a);
 }
 
@@ -83,29 +134,10 @@ mg_value aten_rule_xlogy(struct aten_builder *b, const struct aten_rule_call *c)
     return aten_emit(b, c->type, in, 3, NULL, 1);
 }
 
-static int rank_of_dtype(enum mg_dtype dtype)
-{
-    return dtype == MG_DTYPE_BOOL ? 0 : dtype < MG_DTYPE_I64 ? 100 - (int)dtype : 50 - (int)dtype;
-}
-
-/* The dtype in which one that can hold a number too is compared with it. */
-static enum mg_dtype holding(enum mg_dtype dtype, double number)
-{
-    if (aten_holds(dtype, number))
-        return dtype;
-    return number == floor(number) && dtype == MG_DTYPE_BOOL ? MG_DTYPE_I64 : MG_DTYPE_F32;
-}
-
 mg_value aten_rule_compare(struct aten_builder *b, const struct aten_rule_call *c)
 {
     mg_value a = aten_in(b, c->node, 0, NULL);
-    enum mg_dtype dtype = aten_dtype(b, a);
-    if (aten_is_tensor(aten_argument(c->node, 1, "other"))) {
-        enum mg_dtype other = aten_dtype(b, aten_in(b, c->node, 1, "other"));
-        dtype = rank_of_dtype(other) > rank_of_dtype(dtype) ? other : dtype;
-    } else {
-        dtype = holding(dtype, aten_real(c->node, 1, "other", 0));
-    }
+    enum mg_dtype dtype = joint(b, c->node);
     return aten_emit2(b, c->type, aten_cast(b, a, dtype), operand(b, c->node, 1, dtype));
 }
 
@@ -133,7 +165,7 @@ mg_value aten_rule_add(struct aten_builder *b, const struct aten_rule_call *c)
                    : aten_affine(b, aten_cast(b, a, dtype), 1,
                                  (c->type == MG_OP_SUB ? -alpha : alpha) * aten_real(c->node, 1, "other", 0));
     mg_value other = aten_cast(b, aten_in(b, c->node, 1, "other"), dtype);
-    if (alpha != 1 && c->node->write_count && is_resident(b, a) &&
+    if (alpha != 1 && c->node->write_count && is_resident(b, a) && aten_dtype(b, a) == dtype &&
         mg_shape_equal(aten_shape(b, a), aten_shape(b, other))) {
         aten_set_real(b, MG_ATTR_LR, c->type == MG_OP_SUB ? alpha : -alpha);
         return aten_emit2(b, MG_OP_SGD, a, other);
@@ -167,12 +199,21 @@ static mg_value silu_slope_of(const struct aten_builder *b, mg_value v)
     return s->in[0];
 }
 
-/* mul and div; by a number it is a scale. */
+/* Is it as well to multiply by 1 / x? */
+static bool is_power_of_two(double x)
+{
+    double power = 0x1p-14;
+    while (power < fabs(x) && power < 0x1p14)
+        power *= 2;
+    return power == fabs(x);
+}
+
+/* mul and div; a product with a number is a scale. */
 mg_value aten_rule_mul(struct aten_builder *b, const struct aten_rule_call *c)
 {
     double by = aten_real(c->node, 1, "other", 0);
     bool scaled = !aten_is_tensor(aten_argument(c->node, 1, "other"));
-    if (scaled && ((c->type == MG_OP_DIV && by == 0) || (c->node->has_out && c->node->dtype == MG_DTYPE_BOOL)))
+    if (scaled && c->node->has_out && c->node->dtype == MG_DTYPE_BOOL)
         return aten_decline(b);
     mg_value a = aten_in(b, c->node, 0, NULL);
     if (!scaled) {
@@ -180,6 +221,8 @@ mg_value aten_rule_mul(struct aten_builder *b, const struct aten_rule_call *c)
         return silu == MG_NONE ? aten_rule_binary(b, c) : aten_emit2(b, MG_OP_SILU_GRAD, a, silu);
     }
     a = aten_cast(b, a, computed_in(b, c->node, a));
+    if (c->type == MG_OP_DIV && !is_power_of_two(by))
+        return aten_emit2(b, MG_OP_DIV, a, operand(b, c->node, 1, aten_dtype(b, a)));
     return aten_affine(b, a, c->type == MG_OP_DIV ? 1 / by : by, 0);
 }
 
@@ -302,10 +345,15 @@ mg_value aten_rule_full(struct aten_builder *b, const struct aten_rule_call *c)
 mg_value aten_rule_arange(struct aten_builder *b, const struct aten_rule_call *c)
 {
     bool only_end = c->node->args.count == 1;
-    aten_set_int(b, MG_ATTR_SIZE, c->node->shape.dim[0]);
+    int64_t size = c->node->shape.dim[0];
+    double start = only_end ? 0 : aten_real(c->node, 0, "start", 0), delta = aten_real(c->node, 2, "step", 1);
+    if (!aten_holds(c->node->dtype, start) || !aten_holds(c->node->dtype, delta) ||
+        !aten_holds(c->node->dtype, start + delta * (double)(size ? size - 1 : 0)))
+        return aten_decline(b);
+    aten_set_int(b, MG_ATTR_SIZE, size);
     aten_set_text(b, MG_ATTR_TO, mg_dtype_name(c->node->dtype));
-    aten_set_real(b, MG_ATTR_START, only_end ? 0 : aten_real(c->node, 0, "start", 0));
-    aten_set_real(b, MG_ATTR_DELTA, aten_real(c->node, 2, "step", 1));
+    aten_set_real(b, MG_ATTR_START, start);
+    aten_set_real(b, MG_ATTR_DELTA, delta);
     return aten_emit(b, MG_OP_IOTA, NULL, 0, NULL, 1);
 }
 

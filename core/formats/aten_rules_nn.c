@@ -195,12 +195,17 @@ mg_value aten_rule_batch_norm(struct aten_builder *b, const struct aten_rule_cal
     const double numbers[2] = {aten_real(c->node, at, "momentum", 0.1), aten_real(c->node, at + 1, "eps", 1e-5)};
     if (never || (!always && !aten_int(c->node, 5, "training", 1)))
         return batch_norm_inference(b, c->node, numbers[1]);
-    const mg_value in[3] = {aten_in(b, c->node, 0, NULL), aten_in(b, c->node, 1, NULL), aten_in(b, c->node, 2, NULL)};
+    mg_value in[3] = {aten_in(b, c->node, 0, NULL), aten_in(b, c->node, 1, NULL), aten_in(b, c->node, 2, NULL)};
     mg_value out[4] = {MG_NONE, MG_NONE, MG_NONE, MG_NONE}, fresh[2];
     if (in[0] == MG_NONE || aten_shape(b, in[0])->rank < 2)
         return aten_decline(b);
+    bool plain = in[1] == MG_NONE && in[2] == MG_NONE;
+    if (!plain) { /* one of them alone */
+        in[1] = or_filled(b, in[1], in[2], 1);
+        in[2] = or_filled(b, in[2], in[1], 0);
+    }
     aten_set_real(b, MG_ATTR_EPSILON, numbers[1]);
-    aten_emit(b, MG_OP_BATCH_NORM, in, in[1] == MG_NONE ? 1 : 3, out, 3);
+    aten_emit(b, MG_OP_BATCH_NORM, in, plain ? 1 : 3, out, 3);
     int64_t channels = aten_shape(b, in[0])->dim[1];
     int64_t elements = channels ? mg_shape_elements(aten_shape(b, in[0])) / channels : 0;
     for (size_t i = 0; i < 2; i++)
@@ -215,6 +220,8 @@ mg_value aten_rule_batch_norm(struct aten_builder *b, const struct aten_rule_cal
 static mg_value channel_sum(struct aten_builder *b, mg_value v)
 {
     int64_t axes[MG_MAX_RANK] = {0};
+    if (v == MG_NONE)
+        return MG_NONE;
     for (uint32_t d = 2; d < aten_shape(b, v)->rank; d++)
         axes[d - 1] = d;
     aten_set_ints(b, MG_ATTR_AXES, axes, aten_shape(b, v)->rank - 1);
@@ -236,8 +243,8 @@ static mg_value inference_grad(struct aten_builder *b, const struct aten_node *n
     if (scale != MG_NONE) {
         mg_value moved = aten_emit2(b, MG_OP_SUB, x, channel_statistic(b, mean, x));
         out[1] = aten_emit2(b, MG_OP_MUL, channel_sum(b, aten_emit2(b, MG_OP_MUL, dy, moved)), r);
-        out[2] = channel_sum(b, dy);
     }
+    out[2] = channel_sum(b, dy);
     aten_give(b, out, 3);
     return MG_NONE;
 }
@@ -254,6 +261,8 @@ mg_value aten_rule_batch_norm_grad(struct aten_builder *b, const struct aten_rul
     const mg_value in[5] = {dy, x, mean, rstd, scale};
     mg_value out[3] = {MG_NONE, MG_NONE, MG_NONE};
     aten_emit(b, MG_OP_BATCH_NORM_GRAD, in, scale == MG_NONE ? 4 : 5, out, scale == MG_NONE ? 1 : 3);
+    if (scale == MG_NONE)
+        out[2] = channel_sum(b, dy);
     aten_give(b, out, 3);
     return MG_NONE;
 }

@@ -99,6 +99,8 @@ mg_value aten_rule_extreme(struct aten_builder *b, const struct aten_rule_call *
     if (!dim || dim->kind != ATEN_INT || x == MG_NONE || aten_shape(b, x)->rank == 0)
         return aten_decline(b);
     out[0] = over(b, c->type, x, dim, keep);
+    if (aten_dtype(b, x) == MG_DTYPE_BOOL) /* of which no place is looked for */
+        x = aten_cast(b, x, MG_DTYPE_U8);
     aten_set_int(b, MG_ATTR_AXIS, dim->i);
     aten_set_int(b, MG_ATTR_KEEPDIMS, keep);
     out[1] = aten_emit1(b, c->type == MG_OP_REDUCE_MAX ? MG_OP_ARG_MAX : MG_OP_ARG_MIN, x);
@@ -117,10 +119,10 @@ mg_value aten_rule_norm(struct aten_builder *b, const struct aten_rule_call *c)
         return aten_decline(b);
     x = wide(b, aten_cast(b, x, c->node->dtype));
     bool endless = fabs(p) >= DBL_MAX;
+    if (!endless && p != 1 && p != 2)
+        return aten_decline(b);
     if (endless || aten_shape(b, x)->rank == 0)
         x = aten_emit1(b, MG_OP_ABS, x);
-    else if (p != 1 && p != 2)
-        return aten_decline(b);
     enum mg_op_type largest = p > 0 ? MG_OP_REDUCE_MAX : MG_OP_REDUCE_MIN;
     if (aten_shape(b, x)->rank)
         x = over(b, endless ? largest : p == 1 ? MG_OP_REDUCE_L1 : MG_OP_REDUCE_L2, x, dims, keep);

@@ -52,7 +52,8 @@ struct elementwise {
             out[i] = (type)(expression);                                                                               \
         }                                                                                                              \
     }
-#define CLAMP(x, lo, hi) ((x) < (lo) ? (lo) : (x) > (hi) ? (hi) : (x))
+#define AT_LEAST(x, lo) ((x) < (lo) ? (lo) : (x))
+#define CLAMP(x, lo, hi) (AT_LEAST(x, lo) > (hi) ? (hi) : AT_LEAST(x, lo))
 #define GELU_TANH(x) (HALF * (x) * (1 + TANH(GELU_C * ((x) + GELU_A * (x) * (x) * (x)))))
 #define GELU_ERF(x) (HALF * (x) * (1 + ERF((x)*SQRT_HALF)))
 #define GELU_T(x) TANH(GELU_C *((x) + GELU_A * (x) * (x) * (x)))

@@ -147,7 +147,7 @@ static const char functions_double[] =
     "#define LOG1P log1p\n#define LOG2 log2\n#define LOG10 log10\n";
 static const char functions_common[] =
     "#define TWO_BY_SQRT_PI ((num)1.12837916709551257390)\n"
-    "__device__ num CLAMP(num x, num lo, num hi) { return x < lo ? lo : x > hi ? hi : x; }\n"
+    "__device__ num CLAMP(num x, num lo, num hi) { x = x < lo ? lo : x; return x > hi ? hi : x; }\n"
     "__device__ num SIGMOID(num x) { return 1 / (1 + EXP(-x)); }\n"
     "__device__ num SOFTPLUS(num x) { return x > 30 ? x : LOG1P(EXP(x)); }\n"
     "__device__ num GELU_T(num x) { return TANH((num)0.79788456080286535588 * (x + (num)0.044715 * x * x * x)); }\n"

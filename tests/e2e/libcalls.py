@@ -12,6 +12,7 @@ import torch
 import torch.nn as nn
 
 import libtorch
+import magis_apply
 import magis_capture
 
 TABLE = os.path.join(HERE, "..", "..", "core", "formats", "aten.def")
@@ -45,13 +46,13 @@ def opaque_in(plan):
     return [op["name"] for op in json.load(open(plan))["program"]["graph"]["ops"] if op["op"] == "opaque"]
 
 
-def exported(t, name, step, model, dump, plan, data):
-    """The plan as a module, on the tensors that the captured step reads, gives the loss and the gradients."""
+def module_of(t, name, model, dump, plan, data):
+    """The plan as a module, and what it is given: the tensors that the captured step reads."""
     path = os.path.join(TMP, "exported.py")
     made = subprocess.run([MAGISD, "export", os.path.join(TMP, "step.json"), plan, "--format", "torch", "-o", path],
                           capture_output=True, text=True)
     if not t.check(name + ": exported", made.returncode == 0, made.stderr):
-        return
+        return None, {}, {}
     module, held = libtorch.load(path), dict(model.named_parameters(), **dict(model.named_buffers()))
     inputs, weights = {}, {}
     for node in dump["nodes"]:
@@ -59,6 +60,14 @@ def exported(t, name, step, model, dump, plan, data):
             kind, key = inputs if node["kind"] == "input" else weights, node["path"]
             tensor = data[int(key.split(".")[1])] if node["kind"] == "input" else held[key]
             kind[key if "." in key else node["name"]] = tensor.detach().clone()
+    return module, inputs, weights
+
+
+def exported(t, name, step, model, dump, plan, data):
+    """The plan as a module gives the loss and the gradients."""
+    module, inputs, weights = module_of(t, name, model, dump, plan, data)
+    if not module:
+        return
     out = list(module.step(inputs, weights, graph=module.GRAPH).values())
     for parameter in model.parameters():
         parameter.grad = None
@@ -107,5 +116,34 @@ def check_call(t, name, function, *data, known=False, reference=False):
         t.equal(name + ": known", opaque_in(plan), [])
         exported(t, name, step, model, dump, plan, data)
     if reference:
+        referred(t, name, model, step, data)
+    return dump
+
+
+def check_edge(t, name, function, *data, reference=True, known=True):
+    """At values where definitions part: the gradient of the weight, by that name, by plan, module and reference. All
+    three stand for what PyTorch gives. `known`: no call may stay as it was; None: some may."""
+    model = Called(function)
+
+    def step(*data):
+        loss = model(*data)
+        loss.backward()
+        return loss
+    step(*data)
+    want, model.w.grad = model.w.grad, None
+    dump = magis_capture.capture(step, *data, name="call").dump
+    plan = plans_of(dump)[1][0]
+    model.w.grad = None
+    magis_apply.load(plan)(step)(*data)
+    t.check(name + ": by plan", torch.allclose(model.w.grad, want, rtol=1e-5, atol=1e-5), (model.w.grad, want))
+    opaque = opaque_in(plan)
+    if known is not None:
+        t.equal(name + ": known", not opaque, known)
+    module, inputs, weights = module_of(t, name, model, dump, plan, data)
+    if module:
+        out = list(module.step(inputs, weights, graph=module.GRAPH).values())
+        named = [value for value, output in zip(out, dump["outputs"]) if output.get("of") == "w" or str(output.get("of")).endswith(".w")]
+        t.check(name + ": by the module", len(named) == 1 and torch.allclose(named[0], want, rtol=1e-5, atol=1e-5), (named, want))
+    if reference and not opaque:
         referred(t, name, model, step, data)
     return dump

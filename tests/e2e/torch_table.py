@@ -1,6 +1,6 @@
 """Every call that has a rule gives by plans, by exported modules and in the reference executor what PyTorch gives. Left
 out, loudly, where there is no PyTorch (make deps-torch)."""
-from libcalls import check_call, table
+from libcalls import Called, check_call, check_edge, module_of, table
 from libsteps import plans_of
 from libe2e import Tests
 
@@ -286,6 +286,108 @@ def test_dropped(t):
         t.check(name + ": the loss by the same draw", abs(float(loss - w.grad.sum())) < 1, (loss, w.grad.sum()))
 
 
+def edge(t, name, function, *data, **how):
+    """Values at which definitions part."""
+    try:
+        check_edge(t, name, function, *data, **how)
+    except Exception as error:
+        t.check(name, False, "%s: %s" % (type(error).__name__, error))
+
+
+def at(w, points):
+    """w with those values, whatever it holds."""
+    return w - w.detach() + points.to(w.dtype)
+
+
+def full(value, dtype=None, shape=(8, 8)):
+    return torch.full(shape, value, dtype=dtype)
+
+
+def same(a, b, w):
+    return (a == b) * w
+
+
+def test_ends_of_ranges(t):
+    edge(t, "hardtanh at its ends", lambda w: F.hardtanh(at(w, torch.arange(8) - 4), -3, 2))
+    edge(t, "relu6 at its ends", lambda w: F.relu6(at(w, torch.arange(8))))
+    edge(t, "clamp at its ends", lambda w: at(w, torch.arange(8) - 4).clamp(-3, 2))
+    edge(t, "limits that cross", lambda w: torch.arange(8.0).clamp(3, 1) * w)
+    edge(t, "zero-norm of a number", lambda w: full(3.0, shape=()).norm(0) * w, known=False)
+    edge(t, "quotients by a number", lambda w: torch.floor((torch.arange(1, 65).view(8, 8) * 49.0) / 49) * w)
+    edge(t, "quotients by nothing", lambda w: ((torch.arange(8) - 4.0) / 0).clamp(-2, 2).nan_to_num(1) * w, known=None)
+    edge(t, "quotients in no mode", lambda w: torch.floor(torch.div(torch.arange(8) * 49.0, 49, rounding_mode=None)) * w)
+
+
+def test_whole_numbers(t):
+    edge(t, "truths added", lambda w: ((torch.arange(8) > 2) + (torch.arange(8) < 6)) * w)
+    edge(t, "largest truth", lambda w: ((torch.arange(64).view(8, 8) % 5 == 1).max(1)[1] + (torch.arange(64).view(
+        8, 8) % 3 > 0).min(1)[1]) * w)
+    edge(t, "numbers beyond 2^53", lambda w: (torch.arange(8) + (2 ** 53 + 1) - 2 ** 53) * w, known=False)
+    edge(t, "factors beyond 2^53", lambda w: (torch.arange(8) * (2 ** 53 + 1) - torch.arange(8) * 2 ** 53) * w, known=False)
+    edge(t, "counted by halves", lambda w: torch.arange(0, 8, 1.5, dtype=torch.int64) * w, known=False)
+    edge(t, "counted by tenths", lambda w: (torch.arange(0, 0.8, 0.1, dtype=torch.float64) * 1e7).to(w.dtype) * w * 1e-7)
+    edge(t, "divided in place by more than fits", lambda w: full(200, torch.uint8).floor_divide_(full(300, torch.int64)) * w,
+         known=None)  # by a name of its own in PyTorch 1.13
+    edge(t, "remainder in place", lambda w: full(200, torch.uint8).remainder_(full(300, torch.int64)) * w)
+    edge(t, "narrow divided in place", lambda w: full(2048.0, torch.float16).div_(full(1e5)).to(w.dtype) * w * 50, reference=False)
+    edge(t, "added in place to less", lambda w: full(3, torch.uint8).add_(full(5, torch.int64), alpha=300) * w, known=None)
+
+
+def test_promotion(t):
+    """In which type numbers are compared."""
+    edge(t, "a tensor outranks a scalar", lambda w: same(full(0.1, torch.float32), full(0.1, torch.float64, ()), w))
+    edge(t, "a wide scalar of another kind", lambda w: same(torch.arange(8), full(2.5, torch.float64, ()), w))
+    edge(t, "signed and unsigned", lambda w: same(full(200, torch.uint8), full(-56, torch.int8), w))
+    edge(t, "two narrow ones", lambda w: same(full(1.0009765625, torch.float16), full(1.0, torch.bfloat16), w), reference=False)
+    edge(t, "whole and real numbers", lambda w: same(torch.arange(8) + 2 ** 24, 2.0 ** 24, w), reference=False)
+    edge(t, "whole numbers raised to a real one", lambda w: torch.float_power(torch.arange(8), 2.0).to(w.dtype) * w, known=None)
+    edge(t, "whole numbers and a fraction", lambda w: (torch.arange(8) < 2.5) * w)
+    edge(t, "truths and a number", lambda w: ((torch.arange(8) > 3) < 2) * w)
+    edge(t, "truths and numbers", lambda w: same(torch.arange(8) > 3, torch.arange(8), w))
+    edge(t, "integers of two widths", lambda w: same(full(257, torch.int32), full(1, torch.int8), w))
+    edge(t, "a wide integer without dimension", lambda w: same(full(1, torch.int8), full(257, torch.int64, ()), w), known=None)
+    edge(t, "in place", lambda w: full(1.0).eq_(full(1.0 + 1e-12, torch.float64)) * w, reference=False)
+
+
+def test_batch_norms_in_part(t):
+    for name, scale, shift in (("scale", True, False), ("shift", False, True), ("neither", False, False)):
+        for training in (True, False):
+            edge(t, "batch norm with %s, training %s" % (name, training), lambda w, x: F.batch_norm(
+                x * w, torch.arange(8.0, dtype=w.dtype), torch.arange(1, 9, dtype=w.dtype), w[0] if scale else None,
+                w[1] if shift else None, training), X)
+    edge(t, "a call that leaves out a result", lambda w, x: F.batch_norm((x * w).bfloat16(), torch.zeros(8), torch.ones(8), w[0], w[
+        1], False).to(w.dtype), X, known=False)
+
+
+def raised(function, *arguments):
+    try:
+        function(*arguments)
+    except Exception as error:
+        return type(error).__name__
+    return None
+
+
+def test_out_of_range(t):
+    """An index beyond its dimension is an error, though the element that it would reach lies within the tensor."""
+    for name, function in (("read", lambda w, i: (w * 1)[i[0], i[1]]), ("written", lambda w, i: aten.index_put(w * 1, [i[0], i[1]], w[0]))):
+        model = Called(function)
+
+        def step(i):
+            loss = model(i)
+            loss.backward()
+            return loss
+        dump = magis_capture.capture(step, I, name="call").dump
+        plan = plans_of(dump)[1][0]
+        planned = magis_apply.load(plan)(step)
+        for place in (8, -9):
+            beyond = I.clone()
+            beyond[1, 3] = place
+            t.equal("%s at %d: by plan" % (name, place), raised(planned, beyond), "IndexError")
+            module, inputs, weights = module_of(t, name, model, dump, plan, [beyond])
+            t.equal("%s at %d: by the module" % (name, place), raised(module.step, inputs, weights), "IndexError")
+        t.equal(name + " within: by plan", raised(planned, I), None)
+
+
 # what no step of PyTorch 1.13 makes on the host, and why not or who tests it then
 ELSEWHERE = {
     "contiguous": "a clone, or nothing, before it is traced", "bernoulli.p": "traced as filling in place",
@@ -315,5 +417,6 @@ def test_all_are_called(t):
 if __name__ == "__main__":
     tests = Tests()
     tests.run(test_elementwise, test_activations, test_reductions, test_by_index, test_pooling_and_resampling, test_sampling,
-              test_losses, test_random_numbers, test_others, test_resizing_by_sizes, test_dropped, test_all_are_called)
+              test_losses, test_random_numbers, test_others, test_resizing_by_sizes, test_dropped, test_ends_of_ranges,
+              test_whole_numbers, test_promotion, test_batch_norms_in_part, test_out_of_range, test_all_are_called)
     tests.end()

@@ -387,9 +387,14 @@ def _places(x, index, a):
     count, batch = index.shape[-1], a.get("batch_dims", 0)
     number = torch.arange(math.prod(x.shape[:batch]), device=x.device)
     number = number.reshape(list(x.shape[:batch]) + [1] * (index.dim() - 1 - batch)).expand(index.shape[:-1])
+    outside = torch.zeros_like(number, dtype=torch.bool)
     for column, size in enumerate(x.shape[batch:batch + count]):
         part = index[..., column]
+        outside = outside | (part < -size) | (part >= size)
         number = number * size + torch.where(part < 0, part + size, part)
+    if not outside.is_cuda and bool(outside.any()):
+        raise IndexError("an index is out of range")
+    number = torch.where(outside, math.prod(x.shape[:batch + count]), number)  # devices refuse it without being waited for
     return number.flatten(), math.prod(x.shape[batch + count:])
 
 
@@ -754,7 +759,8 @@ class _Run:
             rows, columns = (torch.arange(n, device=self.device) for n in shapes[0])
             return (columns == rows.unsqueeze(1) + attrs["diagonal"]).to(DTYPES[attrs["to"]])
         if kind == "iota":
-            return (torch.arange(attrs["size"], device=self.device) * attrs["delta"] + attrs["start"]).to(DTYPES[attrs["to"]])
+            real = torch.arange(attrs["size"], dtype=torch.float64, device=self.device) * attrs["delta"] + attrs["start"]
+            return real.to(DTYPES[attrs["to"]])
         if kind == "opaque":
             return self.call(op, operands)
         if kind not in KERNELS:
@@ -775,8 +781,13 @@ class _Run:
             args[at] = args[at].clone()
         results = node.target(*args, **kwargs)
         results = list(results) if isinstance(results, (list, tuple)) else [results]
-        results = [torch.empty((), device=self.device) if result is None else result for result in results]  # not asked for
+        results = [self.not_made(self.plan.shape[name]) if result is None or (result.numel() == 0 and 0 not in self.plan.shape[name])
+                   else result for name, result in zip(op["outputs"], results)]
         return results if not written else results[:len(op["outputs"]) - len(written)] + [args[at] for at in written]
+
+    def not_made(self, shape):
+        """In the place of a result that the call leaves out, because nobody asks for it or the mode makes none."""
+        return torch.full(shape, math.nan, device=self.device)
 
     def compute(self, step):
         op, depth = self.plan.ops[step["op"]], len(self.open)
