@@ -226,8 +226,9 @@ static bool comes_out_equal(const struct mg_op_desc *desc, const char *text, str
     return mg_signature_print(desc, again) == strlen(text) && strcmp(again, text) == 0;
 }
 
-/* Would this operator, given these operands and attributes, have these results? */
-static bool is_possible(const struct mg_op_desc *desc, struct mg_arena *arena)
+/* Would this operator, given these operands and attributes, have these results? Its attributes are then complete and
+ * as a graph has them (no negative axis), which back ends rely on. */
+static bool is_possible(struct mg_op_desc *desc, struct mg_arena *arena)
 {
     struct mg_graph *g = mg_graph_new(arena, "signature");
     mg_value *in = MG_NEW_ARRAY(arena, mg_value, desc->in_count), *out = MG_NEW_ARRAY(arena, mg_value, desc->out_count);
@@ -245,6 +246,8 @@ static bool is_possible(const struct mg_op_desc *desc, struct mg_arena *arena)
         if (v->dtype != desc->out_dtype[i] || !mg_shape_equal(&v->shape, &desc->out_shape[i]))
             return false;
     }
+    desc->attrs = g->ops[0].attrs;
+    desc->attr_count = g->ops[0].attr_count;
     return true;
 }
 
@@ -257,9 +260,12 @@ enum mg_code mg_signature_read(const char *name, const char *text, struct mg_are
         return mg_fail(err, MG_ERR_INVALID, "", "there is no operator \"%.60s\"", name);
     if (r.type == MG_OP_OPAQUE)
         return mg_fail(err, MG_ERR_UNSUPPORTED, "", "opaque operators say themselves what they cost");
-    if (strlen(text) >= MG_SIGNATURE_MAX || !read_desc(&r, out) || !comes_out_equal(out, text, arena))
+    if (strlen(text) >= MG_SIGNATURE_MAX || !read_desc(&r, out))
         return mg_fail(err, MG_ERR_INVALID, "", "\"%.120s\" is no signature of %.60s", text, name);
     if (!is_possible(out, arena))
         return mg_fail(err, MG_ERR_INVALID, "", "%.60s cannot have the operands and results of \"%.120s\"", name, text);
+    if (!comes_out_equal(out, text, arena))
+        return mg_fail(err, MG_ERR_INVALID, "", "\"%.120s\" is no signature of %.60s as magisd writes them", text,
+                       name);
     return MG_OK;
 }

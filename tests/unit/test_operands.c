@@ -84,7 +84,7 @@ Test(operands, indices_are_spread_over_their_axis)
 {
     expect_spread("gather", "f32;axis=1;f32[2,300],i64[1000]->f32[2,1000]", 1, 300);
     expect_spread("scatter_add", "f32;axis=0;size=300;f32[1000],i64[1000]->f32[300]", 1, 300);
-    expect_spread("one_hot", "f32;depth=50;axis=-1;i64[1000],f32[2]->f32[1000,50]", 0, 50);
+    expect_spread("one_hot", "f32;depth=50;axis=1;i64[1000],f32[2]->f32[1000,50]", 0, 50);
     expect_spread("cross_entropy", "f32;divisor=8;ignore_index=-100;f32[1000,70],i64[1000]->f32[]", 1, 70);
     expect_spread("cross_entropy_grad", "f32;divisor=8;ignore_index=-100;f32[],f32[1000,70],i64[1000]->f32[1000,70]", 2,
                   70);

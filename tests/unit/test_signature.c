@@ -78,6 +78,8 @@ static enum mg_code read_refused(void *context, struct mg_error *err)
         {"add", "bf16;f32[2],f32[2]->f32[2]"},
         {"add", "f32;f32[1,1,1,1,1,1,1,1,1],f32[1]->f32[1,1,1,1,1,1,1,1,1]"},
         {"matmul", "f32;trans_a=0;trans_b=0;f32[4,5],f32[6,7]->f32[4,7]"},
+        {"gather", "f32;axis=-1;f32[2,300],i64[10]->f32[2,10]"},
+        {"gather", "f32;f32[300,2],i64[10]->f32[10,2]"},
     };
     struct bench *b = context;
     struct mg_op_desc desc;
