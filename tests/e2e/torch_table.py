@@ -367,15 +367,19 @@ def raised(function, *arguments):
     return None
 
 
+def stepped(model):
+    def step(i):
+        loss = model(i)
+        loss.backward()
+        return loss
+    return step
+
+
 def test_out_of_range(t):
     """An index beyond its dimension is an error, though the element that it would reach lies within the tensor."""
     for name, function in (("read", lambda w, i: (w * 1)[i[0], i[1]]), ("written", lambda w, i: aten.index_put(w * 1, [i[0], i[1]], w[0]))):
         model = Called(function)
-
-        def step(i):
-            loss = model(i)
-            loss.backward()
-            return loss
+        step = stepped(model)
         dump = magis_capture.capture(step, I, name="call").dump
         plan = plans_of(dump)[1][0]
         planned = magis_apply.load(plan)(step)
@@ -386,6 +390,11 @@ def test_out_of_range(t):
             module, inputs, weights = module_of(t, name, model, dump, plan, [beyond])
             t.equal("%s at %d: by the module" % (name, place), raised(module.step, inputs, weights), "IndexError")
         t.equal(name + " within: by plan", raised(planned, I), None)
+    for name, function in (("embedding", lambda w, i: F.embedding(i, w)), ("index_select", lambda w, i: w.index_select(1, i[0]))):
+        step = stepped(Called(function))
+        planned = magis_apply.load(plans_of(magis_capture.capture(step, I, name="call").dump)[1][0])(step)
+        t.equal(name + " of a negative index: by plan", raised(planned, -1 - I), "IndexError")
+        t.equal(name + " of others: by plan", raised(planned, I), None)
 
 
 # what no step of PyTorch 1.13 makes on the host, and why not or who tests it then

@@ -523,6 +523,7 @@ KERNELS = {
 KERNELS["floor_div"] = lambda i, a, out: torch.div(i[0], i[1], rounding_mode="floor")
 KERNELS["is_nan"] = lambda i, a, out: i[0].isnan()
 KERNELS["is_inf"] = lambda i, a, out: i[0].isinf()
+UNSIGNED = (aten.embedding.default, aten.index_select.default)
 RANDOM = ("dropout", "random_normal", "random_uniform", "bernoulli")
 COMBINERS = {"sum": torch.add, "prod": torch.mul, "max": torch.maximum, "min": torch.minimum}
 # f(operands, attributes, which of them takes the result)
@@ -763,6 +764,8 @@ class _Run:
             return real.to(DTYPES[attrs["to"]])
         if kind == "opaque":
             return self.call(op, operands)
+        if kind == "gather":
+            self.check_rows(op, operands[1])
         if kind not in KERNELS:
             raise PlanError("the operator '%s' (%s) is not known here" % (op["name"], attrs.get("target", kind)))
         return KERNELS[kind](operands, attrs, shapes)
@@ -784,6 +787,12 @@ class _Run:
         results = [self.not_made(self.plan.shape[name]) if result is None or (result.numel() == 0 and 0 not in self.plan.shape[name])
                    else result for name, result in zip(op["outputs"], results)]
         return results if not written else results[:len(op["outputs"]) - len(written)] + [args[at] for at in written]
+
+    def check_rows(self, op, index):
+        """Calls that do not count from the end. Devices are not waited for."""
+        node = self.captured.nodes.get(op["name"])
+        if node is not None and node.target in UNSIGNED and not index.is_cuda and bool((index < 0).any()):
+            raise IndexError("an index of '%s' is below 0" % op["name"])
 
     def not_made(self, shape):
         """In the place of a result that the call leaves out, because nobody asks for it or the mode makes none."""
