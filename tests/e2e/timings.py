@@ -147,7 +147,7 @@ def test_trust(t):
     t.equal("a slow canary makes suspects", daemon.post("/timings", slow).json["suspect"], 1)
     busy = batch("a1", "busy", [row(0, "add", add_of(700), 6e-6)], busy=True)
     t.equal("so does a busy card", daemon.post("/timings", busy).json["suspect"], 1)
-    big = "f32;trans_a=0;trans_b=0;f32[8192,8192],f32[8192,8192]->f32[8192,8192]"
+    big = "f32;trans_a=0;trans_b=0;alpha=1;f32[8192,8192],f32[8192,8192]->f32[8192,8192]"
     fast = daemon.post("/timings", batch("a1", "fast", [row(0, "matmul", big, 1e-3)]))
     t.check("faster than the card can be", fast.status == 200 and fast.json["suspect"] == 1, fast)
 
