@@ -34,7 +34,9 @@ static double poison(void)
 
 static bool is_poison(const double *slot)
 {
-    return memcmp(slot, &poison_bits, sizeof *slot) == 0;
+    uint64_t bits;
+    memcpy(&bits, slot, sizeof bits);
+    return bits == poison_bits;
 }
 
 static struct mg_tensor tensor_at(const struct numbers *n, const struct mg_located *box)

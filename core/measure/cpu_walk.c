@@ -61,7 +61,7 @@ static bool convert_common(enum mg_dtype to, void *t, int64_t to_step, enum mg_d
     if (to == MG_DTYPE_I64 && from == MG_DTYPE_I32)
         CONVERT_ROW(int64_t, int32_t, x);
     if (to == MG_DTYPE_I64 && from == MG_DTYPE_I8)
-        CONVERT_ROW(int64_t, int8_t, x);
+        CONVERT_ROW(int64_t, int8_t, (int64_t)(int)x);
     if (to == MG_DTYPE_I64 && from == MG_DTYPE_U8)
         CONVERT_ROW(int64_t, uint8_t, x);
     if (to == MG_DTYPE_I32 && from == MG_DTYPE_I64)
