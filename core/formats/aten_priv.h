@@ -138,6 +138,11 @@ int64_t aten_int(const struct aten_node *node, size_t at, const char *key, int64
 double aten_real(const struct aten_node *node, size_t at, const char *key, double otherwise);
 /* Up to MG_MAX_RANK integers; a single one is repeated `repeat` times. */
 uint32_t aten_ints(const struct aten_node *node, size_t at, const char *key, uint32_t repeat, int64_t out[MG_MAX_RANK]);
+/* An axis that counts from the end where it is below 0. */
+static inline int64_t aten_axis(int64_t axis, uint32_t rank)
+{
+    return axis < 0 ? axis + rank : axis;
+}
 static inline bool aten_is_tensor(const struct aten_arg *arg)
 {
     return arg && arg->kind == ATEN_NODE;

@@ -187,8 +187,7 @@ mg_value aten_rule_glu(struct aten_builder *b, const struct aten_rule_call *c)
     bool grad = c->type == MG_OP_SIGMOID_GRAD;
     mg_value dy = grad ? aten_in(b, c->node, 0, NULL) : MG_NONE, x = aten_in(b, c->node, grad, NULL);
     uint32_t rank = aten_shape(b, x)->rank;
-    int64_t axis = aten_int(c->node, grad ? 2 : 1, "dim", -1);
-    axis += axis < 0 ? rank : 0;
+    int64_t axis = aten_axis(aten_int(c->node, grad ? 2 : 1, "dim", -1), rank);
     if (x == MG_NONE || axis < 0 || axis >= rank)
         return aten_decline(b);
     int64_t size = aten_shape(b, x)->dim[axis];

@@ -3,11 +3,6 @@
 
 #include "formats/aten_rules.h"
 
-static int64_t wrapped(int64_t axis, uint32_t rank)
-{
-    return axis < 0 ? axis + rank : axis;
-}
-
 /* ---- slices ---- */
 
 static bool is_index(const struct aten_builder *b, mg_value v)
@@ -186,7 +181,7 @@ mg_value aten_rule_index_add(struct aten_builder *b, const struct aten_rule_call
     mg_value x = aten_in(b, c->node, 0, NULL), index = aten_in(b, c->node, 2, NULL);
     mg_value v = aten_affine(b, aten_in(b, c->node, 3, NULL), aten_real(c->node, 4, "alpha", 1), 0);
     uint32_t rank = aten_shape(b, x)->rank;
-    int64_t axis = wrapped(aten_int(c->node, 1, "dim", 0), rank);
+    int64_t axis = aten_axis(aten_int(c->node, 1, "dim", 0), rank);
     if (x == MG_NONE || v == MG_NONE || axis < 0 || axis >= rank || aten_shape(b, index)->rank != 1)
         return aten_decline(b);
     v = scatter_add(b, v, index, axis, aten_shape(b, x)->dim[axis]);
@@ -263,7 +258,7 @@ mg_value aten_rule_sort(struct aten_builder *b, const struct aten_rule_call *c)
     size_t at = strstr(c->node->op, ".stable") ? 2 : 1;
     mg_value x = aten_in(b, c->node, 0, NULL);
     uint32_t rank = aten_shape(b, x)->rank;
-    int64_t axis = wrapped(aten_int(c->node, at, "dim", -1), rank);
+    int64_t axis = aten_axis(aten_int(c->node, at, "dim", -1), rank);
     if (x == MG_NONE || axis < 0 || axis >= rank)
         return aten_decline(b);
     return top(b, x, aten_shape(b, x)->dim[axis], axis, aten_int(c->node, at + 1, "descending", 0) != 0);

@@ -3,11 +3,6 @@
 
 #include "formats/aten_rules.h"
 
-static int64_t wrapped(int64_t axis, uint32_t rank)
-{
-    return axis < 0 ? axis + rank : axis;
-}
-
 /* ---- joining and cutting ---- */
 
 static mg_value concat(struct aten_builder *b, const mg_value *parts, uint32_t count, int64_t axis)
@@ -25,7 +20,7 @@ mg_value aten_rule_cat(struct aten_builder *b, const struct aten_rule_call *c)
     bool stack = strstr(c->node->op, "stack") != NULL;
     if (!list || list->kind != ATEN_LIST || !c->node->has_out || c->node->shape.rank == 0)
         return aten_decline(b);
-    int64_t axis = wrapped(aten_int(c->node, 1, "dim", 0), c->node->shape.rank);
+    int64_t axis = aten_axis(aten_int(c->node, 1, "dim", 0), c->node->shape.rank);
     mg_value *parts = MG_NEW_ARRAY(b->arena, mg_value, list->count);
     uint32_t count = 0;
     if (axis < 0 || axis >= c->node->shape.rank)
@@ -50,7 +45,7 @@ mg_value aten_rule_split(struct aten_builder *b, const struct aten_rule_call *c)
     if (!aten_is_tensor(from) || c->node->has_out || !b->document->nodes[from->node].has_out)
         return aten_decline(b);
     const struct mg_shape *shape = &b->document->nodes[from->node].shape;
-    int64_t axis = wrapped(aten_int(c->node, unbind ? 1 : 2, "dim", 0), shape->rank);
+    int64_t axis = aten_axis(aten_int(c->node, unbind ? 1 : 2, "dim", 0), shape->rank);
     if (axis < 0 || axis >= shape->rank)
         return aten_decline(b);
     b->tensors[b->node].parent = from->node;
@@ -107,7 +102,7 @@ mg_value aten_rule_slice_backward(struct aten_builder *b, const struct aten_rule
     bool select = strstr(c->node->op, "select") != NULL;
     mg_value dy = aten_in(b, c->node, 0, NULL);
     struct mg_shape whole = c->node->shape, part = whole;
-    int64_t axis = wrapped(aten_int(c->node, 2, "dim", 0), whole.rank);
+    int64_t axis = aten_axis(aten_int(c->node, 2, "dim", 0), whole.rank);
     if (axis < 0 || axis >= whole.rank || dy == MG_NONE)
         return aten_decline(b);
     int64_t size = whole.dim[axis], start = aten_int(c->node, 3, select ? "index" : "start", 0);

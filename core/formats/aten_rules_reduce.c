@@ -5,11 +5,6 @@
 
 #include "formats/aten_rules.h"
 
-static int64_t wrapped(int64_t axis, uint32_t rank)
-{
-    return axis < 0 ? axis + rank : axis;
-}
-
 /* sum(x), sum(x, dims, keepdim): all dimensions where none are listed. */
 mg_value aten_rule_reduce(struct aten_builder *b, const struct aten_rule_call *c)
 {
@@ -136,7 +131,7 @@ static double reduced_count(const struct aten_builder *b, mg_value x, const stru
     uint32_t rank = aten_shape(b, x)->rank, count = axes_of(dims, rank, axes);
     double n = 1;
     for (uint32_t i = 0; i < count; i++) {
-        int64_t axis = wrapped(axes[i], rank);
+        int64_t axis = aten_axis(axes[i], rank);
         n *= axis >= 0 && axis < rank ? (double)aten_shape(b, x)->dim[axis] : 0;
     }
     return n;

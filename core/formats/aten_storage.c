@@ -112,11 +112,6 @@ static bool is_called(const struct aten_node *node, const char *const *names)
     return false;
 }
 
-static int64_t wrapped(int64_t axis, uint32_t rank)
-{
-    return axis < 0 ? axis + rank : axis;
-}
-
 /* The permutation of a transposing call; false if its arguments do not make one. */
 static bool permutation(const struct aten_node *node, uint32_t rank, int64_t perm[MG_MAX_RANK])
 {
@@ -129,7 +124,7 @@ static bool permutation(const struct aten_node *node, uint32_t rank, int64_t per
         if (aten_ints(node, 1, "dims", 1, perm) != rank)
             return false;
         for (uint32_t d = 0; d < rank; d++) {
-            perm[d] = wrapped(perm[d], rank);
+            perm[d] = aten_axis(perm[d], rank);
             if (perm[d] < 0 || perm[d] >= rank)
                 return false;
             seen |= 1U << perm[d];
@@ -137,8 +132,8 @@ static bool permutation(const struct aten_node *node, uint32_t rank, int64_t per
         return seen == (1U << rank) - 1;
     }
     bool matrix = size < 3; /* t, t_ */
-    int64_t a = matrix ? 0 : wrapped(aten_int(node, 1, "dim0", 0), rank);
-    int64_t c = matrix ? 1 : wrapped(aten_int(node, 2, "dim1", 1), rank);
+    int64_t a = matrix ? 0 : aten_axis(aten_int(node, 1, "dim0", 0), rank);
+    int64_t c = matrix ? 1 : aten_axis(aten_int(node, 2, "dim1", 1), rank);
     if (rank < 2)
         return true;
     if (a < 0 || a >= rank || c < 0 || c >= rank)
@@ -214,7 +209,7 @@ struct part {
 static bool part_of(const struct aten_node *node, const struct mg_shape *from, struct part *out)
 {
     static const char *const narrow[] = {"narrow", NULL}, *const select[] = {"select", NULL};
-    out->axis = wrapped(aten_int(node, 1, "dim", 0), from->rank);
+    out->axis = aten_axis(aten_int(node, 1, "dim", 0), from->rank);
     if (out->axis < 0 || out->axis >= from->rank)
         return false;
     int64_t size = from->dim[out->axis], start = aten_int(node, 2, is_called(node, select) ? "index" : "start", 0);
