@@ -134,12 +134,25 @@ static uint32_t count_weights(const struct op_case *c)
     return weights;
 }
 
+/* No output may be a view of a weight that is updated: the loss gets a storage of its own, other results are no
+ * outputs. */
+static void give_own_storage(struct mg_graph *g)
+{
+    mg_value negated;
+    enum mg_code code = mg_graph_add_op(g, MG_OP_NEG, "own", g->outputs, 1, NULL, 0, NULL, 1, &negated, &err);
+    cr_assert_eq(code, MG_OK, "%s", err.message);
+    g->outputs[0] = negated;
+    g->output_count = 1;
+}
+
 /* The loss is the first result; splits are joined so that every result counts. */
 static struct mg_graph *forward_of_case(const struct op_case *c)
 {
     struct mg_graph *g;
     enum mg_code code = case_graph(c, &arena, &g, &err);
     cr_assert_eq(code, MG_OK, "%s: %s", mg_op_type_name(c->type), err.message);
+    if (mg_op_cost(c->type) == MG_COST_VIEW && c->type != MG_OP_SPLIT)
+        give_own_storage(g);
     if (c->type != MG_OP_SPLIT)
         return g;
     mg_value parts[2] = {g->outputs[2], g->outputs[0]}, joined;
@@ -147,6 +160,7 @@ static struct mg_graph *forward_of_case(const struct op_case *c)
     code = mg_graph_add_op(g, MG_OP_CONCAT, "join", parts, 2, &axis, 1, NULL, 1, &joined, &err);
     cr_assert_eq(code, MG_OK, "%s", err.message);
     g->outputs[0] = joined;
+    g->output_count = 1;
     return g;
 }
 
