@@ -1,4 +1,5 @@
 """Many, slow and vanishing clients."""
+import os
 import re
 import socket
 import threading
@@ -225,7 +226,8 @@ def test_too_many_parameters(t):
     ask(2)
     before = resident(daemon)
     ask(4)
-    t.check("nothing of them stays", resident(daemon) - before < 2 << 20, (before, resident(daemon)))
+    if not os.environ.get("MAGIS_SANITIZER"):  # which keeps freed memory for a while, and tells leaks itself
+        t.check("nothing of them stays", resident(daemon) - before < 2 << 20, (before, resident(daemon)))
     t.check("they are in the log", len([line for line in daemon.log_lines() if line["event"] == "request" and
                                         line["path"] == "/jobs" and line.get("end") == "aborted"]) == 360)
     t.equal("the next one is answered", daemon.get("/jobs").status, 200)
