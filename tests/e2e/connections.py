@@ -49,10 +49,15 @@ def test_per_address_busy(t, daemon):
     """Nobody makes room whose request is being answered."""
     job = daemon.post("/optimize", {"zoo": {"model": "bert-base", "batch": 8}, "training": {"loss": "squared", "optimizer": "sgd"},
                                     "budget": {"seconds": 60}}).json
-    waiting = [daemon.connect() for _ in range(5)]
-    for peer in waiting:
-        peer.sendall(b"GET /jobs/%s?wait=60 HTTP/1.1\r\nHost: localhost\r\n\r\n" % job["id"].encode())
-    time.sleep(0.3)
+    for _ in range(200):
+        if daemon.get("/jobs/" + job["id"]).json["state"] == "running":
+            break
+        time.sleep(0.05)
+    waiting = []
+    for _ in range(5):  # one after the other: one that has not asked yet would make room
+        waiting.append(daemon.connect())
+        waiting[-1].sendall(b"GET /jobs/%s?wait=60 HTTP/1.1\r\nHost: localhost\r\n\r\n" % job["id"].encode())
+        time.sleep(0.3)
     refused = daemon.connect()
     refused.settimeout(5)
     try:
