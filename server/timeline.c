@@ -125,6 +125,20 @@ static void write_shape(struct mg_writer *w, const struct mg_shape *shape)
     mg_write_end_array(w);
 }
 
+/* NULL where it is given. */
+static const struct mg_op_info *producer_of(const struct mg_graph *g, mg_value value)
+{
+    mg_op producer = g->values[value].producer;
+    return producer == MG_NONE ? NULL : &g->ops[producer];
+}
+
+/* What computes it, and in which module. */
+static void write_place(struct mg_writer *w, const struct mg_op_info *op)
+{
+    mg_write_member_string(w, "op", op ? mg_op_type_name(op->type) : "");
+    mg_write_member_string(w, "module", op ? op->module : "");
+}
+
 static void write_hot_value(struct mg_writer *w, const struct mg_graph *g, const struct mg_plan *plan,
                             const struct hot *hot, mg_op backward)
 {
@@ -136,23 +150,26 @@ static void write_hot_value(struct mg_writer *w, const struct mg_graph *g, const
     mg_write_member_uint(w, "bytes", hot->bytes);
     write_shape(w, &instance->shape);
     mg_write_member_string(w, "dtype", mg_dtype_name(info->dtype));
-    if (info->producer != MG_NONE) {
-        const struct mg_op_info *op = &g->ops[info->producer];
+    const struct mg_op_info *op = producer_of(g, instance->value);
+    if (op) {
         mg_write_member_string(w, "producer", op->name);
-        mg_write_member_string(w, "op", mg_op_type_name(op->type));
-        mg_write_member_string(w, "module", op->module ? op->module : "");
+        write_place(w, op);
     }
     mg_write_end_object(w);
 }
 
-/* Values whose names differ in numbers only: "layer.*.attention". */
+/* Values of one kind that one type of operator makes in modules whose paths differ in numbers only; where the graph
+ * names no module, values whose names do: "layer.*.attention". */
 struct group {
-    const char *name;
+    const char *pattern; /* numbers as * */
+    const char *shown;   /* the pattern, or with its numbers what all have in common */
+    const char *op;      /* "": grouped by names */
+    enum mg_memory_kind kind;
     uint64_t bytes;
     uint32_t count;
 };
 
-static const char *group_name(const char *name, struct mg_arena *scratch)
+static const char *pattern_of(const char *name, struct mg_arena *scratch)
 {
     char *out = mg_arena_alloc(scratch, strlen(name) + 1), *to = out;
     for (const char *at = name; *at; at++) {
@@ -166,9 +183,26 @@ static const char *group_name(const char *name, struct mg_arena *scratch)
     return out;
 }
 
-static int by_group_name(const void *a, const void *b)
+static struct group group_of(const struct mg_graph *g, mg_value value, uint64_t bytes, mg_op backward,
+                             struct mg_arena *scratch)
 {
-    return strcmp(((const struct group *)a)->name, ((const struct group *)b)->name);
+    const struct mg_op_info *op = producer_of(g, value);
+    bool has_module = op && *op->module;
+    const char *name = has_module ? op->module : g->values[value].name;
+    return (struct group){.pattern = pattern_of(name, scratch),
+                          .shown = name,
+                          .op = has_module ? mg_op_type_name(op->type) : "",
+                          .kind = kind_of(g, value, backward),
+                          .bytes = bytes,
+                          .count = 1};
+}
+
+static int by_group(const void *a, const void *b)
+{
+    const struct group *p = a, *q = b;
+    int order = strcmp(p->pattern, q->pattern);
+    order = order ? order : strcmp(p->op, q->op);
+    return order ? order : (int)p->kind - (int)q->kind;
 }
 
 static int by_group_bytes(const void *a, const void *b)
@@ -176,17 +210,19 @@ static int by_group_bytes(const void *a, const void *b)
     const struct group *p = a, *q = b;
     if (p->bytes != q->bytes)
         return p->bytes > q->bytes ? -1 : 1;
-    return strcmp(p->name, q->name);
+    return by_group(a, b);
 }
 
 static size_t merge_groups(struct group *groups, size_t count)
 {
     size_t kept = 0;
-    qsort(groups, count, sizeof *groups, by_group_name);
+    qsort(groups, count, sizeof *groups, by_group);
     for (size_t i = 0; i < count; i++) {
-        if (kept && strcmp(groups[kept - 1].name, groups[i].name) == 0) {
-            groups[kept - 1].bytes += groups[i].bytes;
-            groups[kept - 1].count++;
+        struct group *last = kept ? &groups[kept - 1] : NULL;
+        if (last && by_group(last, &groups[i]) == 0) {
+            last->shown = strcmp(last->shown, groups[i].shown) == 0 ? last->shown : last->pattern;
+            last->bytes += groups[i].bytes;
+            last->count++;
         } else {
             groups[kept++] = groups[i];
         }
@@ -199,16 +235,18 @@ static void write_groups(struct mg_writer *w, const struct mg_graph *g, const st
                          const struct hot *hot, size_t count, struct mg_arena *scratch)
 {
     struct group *groups = MG_NEW_ARRAY(scratch, struct group, count + 1);
-    for (size_t i = 0; i < count; i++) {
-        const char *name = g->values[plan->instances[hot[i].instance].value].name;
-        groups[i] = (struct group){group_name(name, scratch), hot[i].bytes, 1};
-    }
+    mg_op backward = backward_start(g);
+    for (size_t i = 0; i < count; i++)
+        groups[i] = group_of(g, plan->instances[hot[i].instance].value, hot[i].bytes, backward, scratch);
     size_t kept = merge_groups(groups, count);
     mg_write_key(w, "hot_groups");
     mg_write_begin_array(w);
     for (size_t i = 0; i < kept && i < MAX_GROUPS; i++) {
         mg_write_begin_object(w);
-        mg_write_member_string(w, "name", groups[i].name);
+        mg_write_member_string(w, "name", groups[i].shown);
+        mg_write_member_string(w, "module", *groups[i].op ? groups[i].shown : "");
+        mg_write_member_string(w, "op", groups[i].op);
+        mg_write_member_string(w, "kind", kind_names[groups[i].kind]);
         mg_write_member_uint(w, "count", groups[i].count);
         mg_write_member_uint(w, "bytes", groups[i].bytes);
         mg_write_end_object(w);
@@ -302,7 +340,9 @@ static void write_regions(struct mg_writer *w, const struct mg_graph *g, const s
             uint32_t axes = 0;
             const struct mg_axis *axis = mg_op_axes(g, first->op, &axes);
             mg_write_member_string(w, "first", g->ops[first->op].name);
+            mg_write_member_string(w, "first_module", g->ops[first->op].module);
             mg_write_member_string(w, "last", g->ops[last->op].name);
+            mg_write_member_string(w, "last_module", g->ops[last->op].module);
             mg_write_member_string(w, "axis", first->axis < axes ? axis[first->axis].name : "");
         }
         mg_write_end_object(w);
@@ -310,10 +350,12 @@ static void write_regions(struct mg_writer *w, const struct mg_graph *g, const s
     mg_write_end_array(w);
 }
 
-static void write_count_entry(struct mg_writer *w, const char *name, uint32_t times, uint64_t bytes)
+static void write_count_entry(struct mg_writer *w, const char *name, const struct mg_op_info *op, uint32_t times,
+                              uint64_t bytes)
 {
     mg_write_begin_object(w);
     mg_write_member_string(w, "name", name);
+    write_place(w, op);
     mg_write_member_uint(w, "times", times);
     mg_write_member_uint(w, "bytes", bytes);
     mg_write_end_object(w);
@@ -334,7 +376,7 @@ static void write_recomputed(struct mg_writer *w, const struct mg_graph *g, cons
             uint64_t bytes = 0;
             for (uint32_t k = 0; k < g->ops[op].out_count; k++)
                 bytes += g->values[g->ops[op].out[k]].bytes;
-            write_count_entry(w, g->ops[op].name, times[op] - 1, bytes);
+            write_count_entry(w, g->ops[op].name, &g->ops[op], times[op] - 1, bytes);
         }
     mg_write_end_array(w);
 }
@@ -352,7 +394,7 @@ static void write_swapped(struct mg_writer *w, const struct mg_graph *g, const s
     mg_write_begin_array(w);
     for (mg_value value = 0; value < g->value_count; value++)
         if (loads[value])
-            write_count_entry(w, g->values[value].name, loads[value], g->values[value].bytes);
+            write_count_entry(w, g->values[value].name, producer_of(g, value), loads[value], g->values[value].bytes);
     mg_write_end_array(w);
 }
 

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import * as format from "../../web/js/format.js";
 import {momentsOf} from "../../web/js/timeline_data.js";
 import {personWords} from "../../web/js/problem.js";
-import {axisWords, besideWords, groupHot, limitWords, planWords, priceWords, repricedWords} from "../../web/js/words.js";
+import {axisWords, besideWords, groupByModule, groupHot, limitWords, planWords, priceWords, repricedWords} from "../../web/js/words.js";
 import {Checks} from "./lib.mjs";
 
 const checks = new Checks();
@@ -66,10 +66,32 @@ await checks.check("an axis is called the batch only where that is known", () =>
 });
 
 await checks.check("hot spots are added up by name, over all values", () => {
-    const hot = [{name: "e.0.a", kind: "activations", bytes: 5}, {name: "e.1.a", kind: "activations", bytes: 5}, {name: "w", kind: "weights", bytes: 3}];
-    const groups = groupHot({hot, hot_groups: [{name: "e.*.a", count: 3, bytes: 14}, {name: "w", count: 1, bytes: 3}, {name: "z", count: 9, bytes: 2}]});
-    assert.deepEqual(groups.map(({name, bytes, count, kind}) => [name, bytes, count, kind]),
-        [["e.*.a", 14, 3, "activations"], ["w", 3, 1, "weights"], ["z", 2, 9, "other"]]);
+    const [kind, module] = ["activations", ""];
+    const hot = [{name: "e.0.a", kind, module, bytes: 5}, {name: "e.1.a", kind, module, bytes: 5}, {name: "e.1.a", kind: "gradients", module, bytes: 4},
+        {name: "w1", kind: "weights", bytes: 3}];
+    const groups = groupHot({hot, hot_groups: [{name: "e.*.a", kind, module, count: 3, bytes: 14}, {name: "w1", kind: "weights", module, count: 1, bytes: 3},
+        {name: "z", kind, module, count: 9, bytes: 2}]});
+    assert.deepEqual(groups.map(({name, bytes, count, kind, values}) => [name, bytes, count, kind, values.map((v) => v.bytes)]),
+        [["e.*.a", 14, 3, "activations", [5, 5]], ["w1", 3, 1, "weights", [3]], ["z", 2, 9, "activations", []]]);
+});
+
+await checks.check("where a graph names modules hot spots are theirs, by operator", () => {
+    const kind = "activations";
+    const value = (name, module, op, bytes) => ({name, module, op, kind, bytes});
+    const hot = [value("addmm", "h.0.mlp", "gemm", 9), value("addmm_1", "h.1.mlp", "gemm", 8), value("gelu", "h.0.mlp", "gelu", 7), value("addmm_2", "0", "gemm", 6)];
+    const groups = groupHot({hot, hot_groups: [{name: "h.*.mlp", module: "h.*.mlp", op: "gemm", kind, count: 2, bytes: 17},
+        {name: "h.0.mlp", module: "h.0.mlp", op: "gelu", kind, count: 1, bytes: 7}, {name: "0", module: "0", op: "gemm", kind, count: 1, bytes: 6}]});
+    assert.deepEqual(groups.map(({name, op, values}) => [name, op, values.map((v) => v.name)]),
+        [["h.*.mlp", "gemm", ["addmm", "addmm_1"]], ["h.0.mlp", "gelu", ["gelu"]], ["module 0", "gemm", ["addmm_2"]]]);
+});
+
+await checks.check("what a plan recomputes is told by modules, numbers as * where several are meant", () => {
+    const item = (name, module, op, bytes, times = 1) => ({name, module, op, bytes, times});
+    const groups = groupByModule([item("a", "", "add", 2), item("a_1", "", "add", 2), item("relu", "h.0.act", "relu", 5), item("relu_1", "h.12.act", "relu", 6, 3),
+        item("tanh", "h.0.act", "tanh", 4), item("exp", "1", "exp", 1)]);
+    assert.deepEqual(groups.map(({name, op, count, bytes, times}) => [name, op, count, bytes, times]),
+        [["h.*.act", "relu", 2, 11, [1, 3]], ["h.0.act", "tanh", 1, 4, [1, 1]], ["a", null, 1, 2, [1, 1]], ["a_1", null, 1, 2, [1, 1]],
+            ["module 1", "exp", 1, 1, [1, 1]]]);
 });
 
 await checks.check("prices say where they come from", () => {

@@ -40,9 +40,20 @@ export function scaleOf() {
     return devicePixelRatio || 1;
 }
 
+const fontOf = (bold) => `${bold ? "600 " : ""}${12 * scaleOf()}px system-ui, sans-serif`;
+
+// Device pixels that the words take in a row.
+export function widthOf(ctx, words, bold) {
+    ctx.save();
+    ctx.font = fontOf(bold);
+    const {width} = ctx.measureText(words);
+    ctx.restore();
+    return width;
+}
+
 export function text(ctx, words, x, y, {align = "left", colour: fillStyle, bold} = {}) {
     ctx.save();
-    ctx.font = `${bold ? "600 " : ""}${12 * scaleOf()}px system-ui, sans-serif`;
+    ctx.font = fontOf(bold);
     ctx.textAlign = align;
     ctx.textBaseline = "middle";
     ctx.lineJoin = "round";

@@ -38,6 +38,11 @@ export function dotted(kind, pieces) {
     return h("span", {class: `${kind} dotted`}, pieces.filter(Boolean).map((piece) => h("span", null, piece)));
 }
 
+// A path that is broken behind its dots first.
+export function pathWords(path) {
+    return path.split(/(?<=\.)/).flatMap((part) => [part, h("wbr")]);
+}
+
 export function fill(el, ...children) {
     el.replaceChildren();
     append(el, children);

@@ -1,12 +1,12 @@
 // The chosen plan beside the original: timelines, what holds memory at the peak, what the plan does.
 import {api} from "./api.js";
 import {downloads} from "./downloads.js";
-import {dotted, fill, h, toast} from "./dom.js";
+import {dotted, fill, h, pathWords, toast} from "./dom.js";
 import {bytes, change, count, plural, time} from "./format.js";
 import {asProblem, problemCard} from "./problem.js";
 import {KIND_COLOURS, TimelineChart} from "./timeline_chart.js";
 import {momentsOf, total} from "./timeline_data.js";
-import {axisWords, basisWords, groupHot, measuringWords, planWords, repricedWords} from "./words.js";
+import {axisWords, basisWords, groupByModule, groupHot, measuringWords, moduleWords, planWords, repricedWords} from "./words.js";
 
 const MOST_ROWS = 12;
 const SAMPLES = 12;
@@ -14,15 +14,18 @@ const MOST_STRETCH = 2.5;
 
 // ---- hot spots ----
 
-function aboutGroup({count, values}) {
+function aboutGroup({count, values, op}) {
     const [first] = values;
+    const from = op ? ` from ${op}` : "";
     if (!first)
-        return plural(count, "value");
+        return `${plural(count, "value")}${from}`;
     const alike = values.length === count && values.every((v) => v.bytes === first.bytes);
     if (count > 1)
-        return `${plural(count, "value")}, ${alike ? `${bytes(first.bytes)} each` : `the largest ${bytes(first.bytes)}`}`;
+        return `${plural(count, "value")}${from}, ${alike ? `${bytes(first.bytes)} each` : `the largest ${bytes(first.bytes)}`}`;
     return `${first.shape.join("×") || "scalar"} ${first.dtype}${first.op ? ` from ${first.op}` : ""}`;
 }
+
+const fullName = ({name, module}) => (module ? `${name} in ${module}` : name);
 
 function hotList(timeline, whole) {
     const groups = groupHot(timeline);
@@ -30,11 +33,11 @@ function hotList(timeline, whole) {
     const shown = whole ? groups : groups.slice(0, 6);
     return h("ol", {class: "hot"}, shown.map((group) => {
         return h("li", null,
-            h("span", {class: "hot-name", title: group.values.map((v) => v.name).join("\n")}, group.name),
+            h("span", {class: "hot-name", title: group.values.map(fullName).join("\n")}, pathWords(group.name)),
             h("span", {class: "num"}, bytes(group.bytes)),
             h("span", {class: "hot-bar", "aria-hidden": "true"}, h("span", {style: {width: `${(100 * group.bytes / top).toFixed(1)}%`,
                 background: `var(${KIND_COLOURS[group.kind] ?? "--k-other"})`}})),
-            h("small", null, dotted("faint", [group.values.length ? group.kind : null, aboutGroup(group)])));
+            h("small", null, dotted("faint", [group.kind, aboutGroup(group)])));
     }));
 }
 
@@ -65,9 +68,7 @@ function panel(title, timeline, note) {
 
 // ---- what it does ----
 
-function limitedTable(heads, rows, empty) {
-    if (rows.length === 0)
-        return h("p", {class: "faint"}, empty);
+function limitedTable(heads, rows) {
     const body = h("tbody", null, rows.slice(0, MOST_ROWS));
     const more = rows.length > MOST_ROWS ? h("button", {type: "button", class: "link", onclick: () => {
         body.append(...rows.slice(MOST_ROWS));
@@ -77,28 +78,37 @@ function limitedTable(heads, rows, empty) {
         h("thead", null, h("tr", null, heads.map(([text, num]) => h("th", {scope: "col", class: num ? "num" : null}, text)))), body)), more);
 }
 
+// Operators are shown by their modules, where the graph names them.
+function regionSpan({first, last, first_module: from, last_module: to}) {
+    const [a, b] = from && to ? [moduleWords(from), moduleWords(to)] : [first, last];
+    return h("td", {class: "name", title: `${first} … ${last}`}, pathWords(a === b ? a : `${a} … ${b}`));
+}
+
 function regionRows(regions, batch) {
     return regions.map((r) => h("tr", null,
         h("td", null, r.parent === null ? `region ${r.id + 1}` : `region ${r.id + 1}, in ${r.parent + 1}`),
         h("td", {class: "num"}, count(r.operators)),
         h("td", null, `${axisWords(r, batch)} (${r.length})`),
         h("td", {class: "num"}, r.parts),
-        h("td", {class: "name"}, r.first === r.last ? r.first : `${r.first} … ${r.last}`)));
+        regionSpan(r)));
 }
 
-function countRows(list) {
-    return [...list].sort((a, b) => b.bytes - a.bytes).map((item) => h("tr", null, h("td", {class: "name"}, item.name),
-        h("td", {class: "num"}, bytes(item.bytes)), h("td", {class: "num"}, item.times)));
+// `what`: of what the list is, "operator" or "value".
+function countTable(list, what, heads) {
+    const groups = groupByModule(list);
+    const rows = groups.map(({name, op, count, bytes: size, times: [least, most], items}) => h("tr", null,
+        h("td", {class: "named", title: items.map(fullName).join("\n")}, h("span", {class: "name"}, pathWords(name)),
+            op ? h("small", {class: "faint block"}, count > 1 ? `${op}, ${plural(count, what)}` : op) : null),
+        h("td", {class: "num"}, bytes(size)), h("td", {class: "num"}, least === most ? least : `${least} to ${most}`)));
+    return limitedTable([[groups.some(({op}) => op) ? "Module" : `${what[0].toUpperCase()}${what.slice(1)}`], ...heads], rows);
 }
 
 function doesCard(timeline, batch) {
     const parts = [
         ["Split", timeline.regions.length, () => limitedTable([["Region"], ["Operators", true], ["Along"], ["Parts", true], ["From … to"]],
             regionRows(timeline.regions, batch))],
-        ["Recomputed", timeline.recomputed.length, () => limitedTable([["Operator"], ["Result", true], ["Times again", true]],
-            countRows(timeline.recomputed))],
-        ["Swapped to the host", timeline.swapped.length, () => limitedTable([["Value"], ["Size", true], ["Loads", true]],
-            countRows(timeline.swapped))],
+        ["Recomputed", timeline.recomputed.length, () => countTable(timeline.recomputed, "operator", [["Result", true], ["Times again", true]])],
+        ["Swapped to the host", timeline.swapped.length, () => countTable(timeline.swapped, "value", [["Size", true], ["Loads", true]])],
     ];
     const present = parts.filter(([, n]) => n > 0);
     return present.map(([title, n, draw], i) => h("details", {open: i === 0}, h("summary", null, `${title} (${n})`), draw()));

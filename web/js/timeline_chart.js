@@ -1,9 +1,10 @@
 // Memory over time by kind, stacked.
-import {axis, mountChart, scaleOf, text, uPlot} from "./chart.js";
+import {axis, mountChart, scaleOf, text, uPlot, widthOf} from "./chart.js";
 import {fill, h} from "./dom.js";
 import {byteTicks, bytes, time, timeTicks} from "./format.js";
 import {colour} from "./theme.js";
 import {momentsOf, total} from "./timeline_data.js";
+import {groupHot} from "./words.js";
 
 export const KIND_COLOURS = {weights: "--k-weights", activations: "--k-activations", gradients: "--k-gradients",
     workspace: "--k-workspace", other: "--k-other"};
@@ -24,6 +25,7 @@ export class TimelineChart {
     constructor(box, {title, timeline, topBytes, topTime}) {
         Object.assign(this, {timeline, topBytes, topTime});
         this.points = momentsOf(timeline);
+        [this.holder] = groupHot(timeline);
         this.data = columnsOf(this.points, timeline);
         this.readout = h("div", {class: "readout", "aria-live": "polite"});
         this.host = h("div", {class: "chart", tabindex: 0, role: "img", onkeydown: (e) => this.key(e),
@@ -53,7 +55,7 @@ export class TimelineChart {
 
     decorate(u) {
         const {ctx, bbox} = u;
-        const {peak, peak_bytes: bytesAtPeak, hot_groups: groups} = this.timeline;
+        const {peak, peak_bytes: bytesAtPeak} = this.timeline;
         const k = scaleOf();
         if (!peak)
             return;
@@ -74,9 +76,18 @@ export class TimelineChart {
         ctx.fill();
         ctx.restore();
         const right = x < bbox.left + bbox.width / 2;
-        const name = groups.length && bbox.width > 380 * k ? ` · ${shorten(groups[0].name)}` : "";
-        text(ctx, `peak ${bytes(bytesAtPeak)}${name}`, x + (right ? 8 : -8) * k, y - 9 * k,
+        const room = (right ? bbox.left + bbox.width - x : x - bbox.left) - 8 * k;
+        text(ctx, this.peakWords((words) => widthOf(ctx, words, true) <= room), x + (right ? 8 : -8) * k, y - 9 * k,
             {align: right ? "left" : "right", bold: true});
+    }
+
+    // The peak, and what holds most of it as far as there is room; of a path the end tells more.
+    peakWords(fits) {
+        const peak = `peak ${bytes(this.timeline.peak_bytes)}`;
+        const name = this.holder?.name ?? "";
+        const ends = [name, ...[...name.matchAll(/\./g)].map(({index}) => `…${name.slice(index + 1)}`)];
+        const end = ends.find((part) => part && fits(`${peak} · ${part}`));
+        return end ? `${peak} · ${end}` : peak;
     }
 
     // What is alive at one moment; without one, the colours' meaning.
@@ -109,8 +120,4 @@ export class TimelineChart {
     destroy() {
         this.mounted.destroy();
     }
-}
-
-function shorten(name) {
-    return name.length > 34 ? `${name.slice(0, 16)}…${name.slice(-16)}` : name;
 }

@@ -60,17 +60,39 @@ export function planWords(timeline, batch, isSmaller = true) {
     return `${text[0].toUpperCase()}${text.slice(1)}.`;
 }
 
-// Names that differ only in numbers belong together: encoder.3.attn and encoder.4.attn. The daemon
-// adds them up over all values; the values themselves are listed only as far as they are large.
+const starred = (name) => name.replace(/\d+/g, "*");
+
+// The daemon groups by module and operator, where the graph names no module by name.
+const groupKey = ({name, module, op, kind}) => JSON.stringify([starred(module || name), module ? op : "", kind]);
+
+// A module's path, and that it is one where numbers alone do not tell.
+export function moduleWords(path) {
+    return /[^\d.*]/.test(path) ? path : `module ${path}`;
+}
+
+// What holds memory at the peak. The daemon adds up all values by module, operator and kind (numbers in which layers
+// differ are *); the values themselves are listed only as far as they are large.
 export function groupHot({hot, hot_groups: groups}) {
-    const members = new Map(groups.map((group) => [group.name, []]));
+    const members = new Map(groups.map((group) => [groupKey(group), []]));
     for (const value of hot)
-        members.get(value.name.replace(/\d+/g, "*"))?.push(value);
-    return groups.map((group) => {
-        const values = members.get(group.name);
-        return {name: group.count === 1 && values.length ? values[0].name : group.name, bytes: group.bytes, count: group.count,
-            kind: values[0]?.kind ?? "other", values};
-    });
+        members.get(groupKey(value))?.push(value);
+    return groups.map((group) => ({...group, name: group.module ? moduleWords(group.module) : group.name,
+        values: members.get(groupKey(group))}));
+}
+
+// Operators or values of a plan by module and operator, largest first; those in no module stay by themselves.
+export function groupByModule(list) {
+    const groups = new Map();
+    for (const item of list) {
+        const key = item.module ? `${starred(item.module)} ${item.op}` : Symbol(item.name);
+        groups.set(key, [...groups.get(key) ?? [], item]);
+    }
+    return [...groups.values()].map((items) => {
+        const [{name, module, op}] = items;
+        const path = items.every((item) => item.module === module) ? module : starred(module);
+        return {name: module ? moduleWords(path) : name, op: module ? op : null, count: items.length, bytes: sum(items, "bytes"),
+            times: [Math.min(...items.map((item) => item.times)), Math.max(...items.map((item) => item.times))], items};
+    }).sort((a, b) => b.bytes - a.bytes);
 }
 
 const TECHNIQUES = {fission: "split", window_fission: "split (windows)", remat: "recompute", swap: "swap", reorder: "reorder",
