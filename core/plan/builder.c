@@ -170,6 +170,7 @@ struct mg_plan_builder *mg_plan_builder_new(const struct mg_graph *g, const stru
     b->device = *device;
     b->arena = arena;
     b->open = MG_NONE;
+    b->computed = MG_NEW_ARRAY(arena, bool, g->op_count);
     b->initial = MG_NEW_ARRAY(arena, uint32_t, g->value_count);
     b->open_output = MG_NEW_ARRAY(arena, uint32_t, g->value_count);
     struct mg_tuples *outside = MG_PUSH(arena, b->tuples, b->tuple_count, b->tuple_capacity);
@@ -271,6 +272,7 @@ void mg_plan_builder_compute_as(struct mg_plan_builder *b, mg_op op, const uint3
         out[i] = make_result(b, op, i, out[i], &b->refs[first], in_place);
         mg_builder_push_ref(b, out[i]);
     }
+    mg_builder_list_compute(b, op);
     struct mg_step *step = mg_builder_push_step(b, MG_STEP_COMPUTE, op);
     step->in = first;
     step->in_count = info->in_count;
@@ -321,6 +323,7 @@ void mg_plan_builder_store(struct mg_plan_builder *b, uint32_t instance)
 {
     if (!mg_builder_usable(b, instance) || !movable(b, instance, "store"))
         return;
+    mg_builder_list_store(b, b->instances[instance].value);
     struct mg_step *step = mg_builder_push_step(b, MG_STEP_STORE, MG_NONE);
     step->in = mg_builder_push_ref(b, instance);
     step->in_count = 1;
@@ -375,25 +378,6 @@ void mg_plan_builder_free(struct mg_plan_builder *b, uint32_t instance)
 bool mg_plan_builder_same_storage(const struct mg_plan_builder *b, uint32_t a, uint32_t c)
 {
     return a < b->instance_count && c < b->instance_count && b->instances[a].storage == b->instances[c].storage;
-}
-
-void mg_plan_builder_edit(struct mg_plan_builder *b, const char *rule, const char *binding, const char *removed,
-                          const char *added)
-{
-    *MG_PUSH(b->arena, b->edits, b->edit_count, b->edit_capacity) = (struct mg_edit){
-        .rule = mg_arena_strdup(b->arena, rule),
-        .binding = mg_arena_strdup(b->arena, binding),
-        .removed = mg_arena_strdup(b->arena, removed),
-        .added = mg_arena_strdup(b->arena, added),
-    };
-}
-
-void mg_plan_builder_set_rewritten(struct mg_plan_builder *b, const struct mg_graph *original,
-                                   const struct mg_edit *edits, size_t count)
-{
-    b->original = original;
-    for (size_t e = 0; e < count; e++)
-        mg_plan_builder_edit(b, edits[e].rule, edits[e].binding, edits[e].removed, edits[e].added);
 }
 
 void mg_plan_builder_set_numerics(struct mg_plan_builder *b, enum mg_numerics numerics)

@@ -85,10 +85,8 @@ bool mg_plan_builder_is_local(const struct mg_plan_builder *b, uint32_t instance
 bool mg_plan_builder_same_storage(const struct mg_plan_builder *b, uint32_t a, uint32_t c);
 
 /* ---- the rest ---- */
-/* Appends to the plan's list of edits; texts are canonical JSON and are copied. */
-void mg_plan_builder_edit(struct mg_plan_builder *b, const char *rule, const char *binding, const char *removed,
-                          const char *added);
-/* The builder's graph follows from `original` by these edits, which become the plan's first ones. */
+/* The builder's graph follows from `original` by these edits (their texts are copied), which become the plan's first
+ * ones. Recomputations and swaps are listed behind them as their steps come. */
 void mg_plan_builder_set_rewritten(struct mg_plan_builder *b, const struct mg_graph *original,
                                    const struct mg_edit *edits, size_t count);
 void mg_plan_builder_set_numerics(struct mg_plan_builder *b, enum mg_numerics numerics);

@@ -47,6 +47,7 @@ struct mg_plan_builder {
     size_t step_count, step_capacity;
     uint32_t *refs;
     size_t ref_count, ref_capacity;
+    bool *computed;           /* by operator: a step has run it */
     uint32_t *initial;        /* by value */
     uint32_t *open_output;    /* by value: a region output that waits for its producer, or MG_NONE */
     struct mg_tuples *tuples; /* by region + 1 */
@@ -68,6 +69,9 @@ uint32_t mg_builder_new_instance(struct mg_plan_builder *b, mg_value value, cons
 bool mg_builder_usable(struct mg_plan_builder *b, uint32_t instance);
 /* `instance` itself, or its view that is the value `value`; MG_NONE after a failure. */
 uint32_t mg_builder_resolve(struct mg_plan_builder *b, uint32_t instance, mg_value value);
+/* A step that runs `op`, or stores an instance of `value`, comes next: its edit, if it is one (builder_edit.c). */
+void mg_builder_list_compute(struct mg_plan_builder *b, mg_op op);
+void mg_builder_list_store(struct mg_plan_builder *b, mg_value value);
 const struct mg_tuples *mg_builder_tuples(const struct mg_plan_builder *b);
 
 #endif

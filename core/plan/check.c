@@ -44,8 +44,8 @@ static enum mg_code check(void *context, struct mg_error *err)
     struct mg_check *c = context;
     (void)err;
     c->verdict->accepted = mg_check_head(c) && mg_check_edits(c) && mg_check_form(c) && mg_check_regions(c) &&
-                           mg_check_walk(c) && mg_check_prices(c) && mg_check_memory(c) && mg_check_time(c) &&
-                           figures_agree(c) && mg_check_original(c);
+                           mg_check_walk(c) && mg_check_listed(c) && mg_check_prices(c) && mg_check_memory(c) &&
+                           mg_check_time(c) && figures_agree(c) && mg_check_original(c);
     return MG_OK;
 }
 

@@ -1,8 +1,8 @@
-/* The checker's view of a plan's edits. What remat and swap do stands in the steps and is proven there. Rewrites
- * of the graph carry their own proof: they are applied once more, from the original graph and their bindings
- * alone (once for all plans that have the same), every condition checked, and all that follows is judged against the
- * graph that comes of it. Each rule is an identity of real numbers (tests/unit/test_rewrite.c), though not of rounded
- * ones. */
+/* The checker's view of a plan's edits. What remat and swap do stands in the steps and is proven there; the list names
+ * each of them, in the steps' order, and nothing else. Rewrites of the graph carry their own proof: they are applied
+ * once more, from the original graph and their bindings alone (once for all plans that have the same), every condition
+ * checked, and all that follows is judged against the graph that comes of it. Each rule is an identity of real numbers
+ * (tests/unit/test_rewrite.c), though not of rounded ones. */
 #include <string.h>
 
 #include "plan/check_priv.h"
@@ -95,5 +95,80 @@ bool mg_check_edits(struct mg_check *c)
     enum mg_code code = apply_rewrites(&r, &why);
     MG_CHECK(code == MG_OK, c, MG_NONE, "edit", "%s", why.message);
     c->g = r.edited;
+    return true;
+}
+
+/* ---- recomputations and swaps ---- */
+
+struct listing {
+    struct mg_check *c;
+    size_t next;    /* edit */
+    bool *computed; /* by operator */
+};
+
+static void pass_rewrites(struct listing *l)
+{
+    while (l->next < l->c->plan->edit_count && mg_rewrite_is_rule(l->c->plan->edits[l->next].rule))
+        l->next++;
+}
+
+static bool binds(const struct mg_edit *edit, const char *member, const char *name)
+{
+    struct mg_writer w;
+    mg_writer_init(&w);
+    mg_write_begin_object(&w);
+    mg_write_member_string(&w, member, name);
+    mg_write_end_object(&w);
+    bool same = mg_writer_finish(&w) && !strcmp(w.data, edit->binding);
+    mg_writer_release(&w);
+    return same;
+}
+
+/* The step is one of `rule` on what `name` names: so says the next edit. */
+static bool expect(struct listing *l, uint32_t step, const char *rule, const char *member, const char *name)
+{
+    pass_rewrites(l);
+    const struct mg_plan *p = l->c->plan;
+    MG_CHECK(l->next < p->edit_count, l->c, step, "edit", "no edit lists the %s of '%.60s'", rule, name);
+    const struct mg_edit *edit = &p->edits[l->next];
+    MG_CHECK(!strcmp(edit->rule, rule) && binds(edit, member, name), l->c, step, "edit",
+             "edit %zu is not the %s of '%.60s'", l->next, rule, name);
+    MG_CHECK(!strcmp(edit->removed, "[]") && !strcmp(edit->added, "[]"), l->c, step, "edit",
+             "edit %zu: a %s removes and adds nothing in the graph", l->next, rule);
+    l->next++;
+    return true;
+}
+
+/* A new version of a value that is at home on the host is stored without a swap. */
+static bool comes_home(const struct mg_graph *g, mg_value v)
+{
+    mg_value old = g->values[v].update_of;
+    return old != MG_NONE && g->values[old].home == MG_HOME_HOST;
+}
+
+static bool check_step(struct listing *l, uint32_t s)
+{
+    const struct mg_graph *g = l->c->g;
+    const struct mg_step *step = &l->c->plan->steps[s];
+    if (step->kind == MG_STEP_COMPUTE) {
+        bool again = l->computed[step->op];
+        l->computed[step->op] = true;
+        return !again || expect(l, s, "remat", "op", g->ops[step->op].name);
+    }
+    if (step->kind != MG_STEP_STORE)
+        return true;
+    mg_value stored = l->c->plan->instances[mg_check_in(l->c, step)[0]].value;
+    return comes_home(g, stored) || expect(l, s, "swap", "value", g->values[stored].name);
+}
+
+bool mg_check_listed(struct mg_check *c)
+{
+    struct listing l = {.c = c, .computed = MG_NEW_ARRAY(c->arena, bool, c->g->op_count)};
+    for (uint32_t s = 0; s < c->plan->step_count; s++)
+        if (!check_step(&l, s))
+            return false;
+    pass_rewrites(&l);
+    MG_CHECK(l.next == c->plan->edit_count, c, MG_NONE, "edit", "edit %zu: no step makes this %s", l.next,
+             c->plan->edits[l.next].rule);
     return true;
 }

@@ -106,6 +106,8 @@ bool mg_check_edits(struct mg_check *c);
 bool mg_check_regions(struct mg_check *c);
 /* check_walk.c and its parts: order, residency and meaning of every step; lives of storages. */
 bool mg_check_walk(struct mg_check *c);
+/* check_edit.c: the edits list the plan's recomputations and swaps. */
+bool mg_check_listed(struct mg_check *c);
 /* check_write.c: is the part's box of a written region output contiguous in it (R5)? */
 bool mg_check_box_contiguous(const struct mg_check *c, uint32_t buffer);
 /* check_price.c: every price from the profile. */

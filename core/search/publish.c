@@ -17,7 +17,6 @@ struct publisher {
     uint32_t *storage_of; /* per root: the instance whose storage is freed */
     uint32_t *stored;     /* per root: the instance that was stored */
     uint32_t *region;     /* per region: the builder's number */
-    uint8_t *ran;         /* per operator */
     uint32_t *in, *out;   /* scratch for one operator */
     uint32_t *moved;      /* per root: step + 1 at which a result took its storage */
     bool keep_apart;
@@ -104,30 +103,14 @@ static void emit_begin(struct publisher *s, uint32_t r, struct mg_arena *arena)
     }
 }
 
-static void emit_edit(struct publisher *s, const char *rule, const char *member, const char *name)
-{
-    struct mg_writer w;
-    mg_writer_init(&w);
-    mg_write_begin_object(&w);
-    mg_write_member_string(&w, member, name);
-    mg_write_end_object(&w);
-    if (mg_writer_finish(&w))
-        mg_plan_builder_edit(s->b, rule, w.data, "[]", "[]");
-    mg_writer_release(&w);
-}
-
 static void emit_word(struct publisher *s, uint32_t step, struct mg_arena *arena)
 {
     uint32_t x = mg_word_index(s->list->word[step]);
     switch (mg_word_kind(s->list->word[step])) {
     case MG_WORD_COMPUTE:
-        if (s->ran[x])
-            emit_edit(s, "remat", "op", s->p->g->ops[x].name);
-        s->ran[x] = 1;
         emit_compute(s, x, step);
         break;
     case MG_WORD_STORE:
-        emit_edit(s, "swap", "value", s->p->g->values[x].name);
         mg_plan_builder_store(s->b, s->instance[x]);
         s->stored[x] = s->instance[x];
         break;
@@ -170,7 +153,6 @@ static void prepare(struct publisher *s, struct mg_arena *arena)
     s->storage_of = MG_NEW_ARRAY(arena, uint32_t, s->p->value_count);
     s->stored = MG_NEW_ARRAY(arena, uint32_t, s->p->value_count);
     s->moved = MG_NEW_ARRAY(arena, uint32_t, s->p->value_count);
-    s->ran = MG_NEW_ARRAY(arena, uint8_t, s->p->op_count);
     for (uint32_t v = 0; v < s->p->value_count; v++)
         s->instance[v] = s->storage_of[v] = mg_plan_builder_initial(s->b, v);
 }

@@ -170,7 +170,31 @@ static enum mg_code build_swap(void *context, struct mg_error *err)
     mg_plan_builder_free(b, h);
     mg_plan_builder_compute(b, op_named(g, "z"), &c, &z);
     mg_plan_builder_free(b, c);
-    mg_plan_builder_edit(b, "swap", "{\"value\":\"a\"}", "[]", "[]");
+    return mg_plan_builder_finish(b, NULL, &f->plan, err);
+}
+
+/* The same graph; a is swapped out and back for b, and computed again for c. */
+static enum mg_code build_edits(void *context, struct mg_error *err)
+{
+    struct fixture *f = context;
+    const struct mg_graph *g = f->b->n;
+    struct mg_plan_builder *b = mg_plan_builder_new(g, mg_device_builtin("rtx3090"), &f->b->arena);
+    uint32_t x = mg_plan_builder_initial(b, mg_graph_find_value(g, "x")), a = MG_NONE, twin = MG_NONE;
+    uint32_t h = MG_NONE, c = MG_NONE, y = MG_NONE, z = MG_NONE;
+    mg_plan_builder_compute(b, op_named(g, "a"), &x, &a);
+    mg_plan_builder_store(b, a);
+    mg_plan_builder_free(b, a);
+    uint32_t loaded = mg_plan_builder_load(b, a);
+    mg_plan_builder_compute(b, op_named(g, "b"), &loaded, &h);
+    mg_plan_builder_free(b, loaded);
+    mg_plan_builder_compute(b, op_named(g, "a"), &x, &twin);
+    mg_plan_builder_free(b, x);
+    mg_plan_builder_compute(b, op_named(g, "c"), &twin, &c);
+    mg_plan_builder_free(b, twin);
+    mg_plan_builder_compute(b, op_named(g, "y"), (uint32_t[]){h, c}, &y);
+    mg_plan_builder_free(b, h);
+    mg_plan_builder_compute(b, op_named(g, "z"), &c, &z);
+    mg_plan_builder_free(b, c);
     return mg_plan_builder_finish(b, NULL, &f->plan, err);
 }
 
@@ -546,6 +570,17 @@ static void original_peak(struct broken *b)
     b->plan->original.peak_bytes += 512;
     b->plan->original.arena_bytes += 512;
 }
+static void original_arena(struct broken *b)
+{
+    uint64_t storage = 64 * 32 * sizeof(float); /* x, a, b, c, y and z; t is a view */
+    b->plan->original.arena_bytes = 6 * storage;
+    cr_expect(verdict_of(b->g, b->plan, b->arena).accepted);
+    b->plan->original.arena_bytes += 512;
+}
+static void original_arena_below_peak(struct broken *b)
+{
+    b->plan->original.arena_bytes = b->plan->original.peak_bytes - 512;
+}
 static void price_seconds(struct broken *b)
 {
     b->blame = 0;
@@ -622,6 +657,61 @@ static void other_graph(struct broken *b)
 static void edit_unknown(struct broken *b)
 {
     b->plan->edits[0].rule = "aggregate";
+}
+static void edits_missing(struct broken *b)
+{
+    b->blame = nth(b, MG_STEP_STORE, 0);
+    b->plan->edit_count = 0;
+}
+static void edit_missing(struct broken *b)
+{
+    b->blame = compute_of(b, "a", 1);
+    b->plan->edit_count--;
+}
+static void edit_twice(struct broken *b)
+{
+    struct mg_edit *edits = MG_NEW_ARRAY(b->arena, struct mg_edit, 3);
+    memcpy(edits, b->plan->edits, 2 * sizeof *edits);
+    edits[2] = edits[1];
+    b->plan->edits = edits;
+    b->plan->edit_count = 3;
+}
+static void edits_exchanged(struct broken *b)
+{
+    struct mg_edit first = b->plan->edits[0];
+    b->blame = nth(b, MG_STEP_STORE, 0);
+    b->plan->edits[0] = b->plan->edits[1];
+    b->plan->edits[1] = first;
+}
+static void edit_of_another_rule(struct broken *b)
+{
+    b->blame = nth(b, MG_STEP_STORE, 0);
+    b->plan->edits[0].rule = "remat";
+}
+static void swap_renamed(struct broken *b)
+{
+    b->blame = nth(b, MG_STEP_STORE, 0);
+    b->plan->edits[0].binding = "{\"value\":\"b\"}";
+}
+static void remat_renamed(struct broken *b)
+{
+    b->blame = compute_of(b, "a", 1);
+    b->plan->edits[1].binding = "{\"op\":\"b\"}";
+}
+static void remat_bound_to_a_value(struct broken *b)
+{
+    b->blame = compute_of(b, "a", 1);
+    b->plan->edits[1].binding = "{\"value\":\"a\"}";
+}
+static void swap_adds(struct broken *b)
+{
+    b->blame = nth(b, MG_STEP_STORE, 0);
+    b->plan->edits[0].added = "[\"a@load1\"]";
+}
+static void remat_removes(struct broken *b)
+{
+    b->blame = compute_of(b, "a", 1);
+    b->plan->edits[1].removed = "[\"a\"]";
 }
 static void device_align(struct broken *b)
 {
@@ -1104,6 +1194,8 @@ Test(check_broken, order_residency_figures)
         VARIANT(host_false, "host"),
         VARIANT(original_latency, "original"),
         VARIANT(original_peak, "original"),
+        VARIANT(original_arena, "original"),
+        VARIANT(original_arena_below_peak, "original"),
         VARIANT(price_seconds, "price"),
         VARIANT(price_name, "price"),
         VARIANT(price_signature, "price"),
@@ -1130,6 +1222,17 @@ Test(check_broken, order_residency_figures)
         VARIANT(device_streams, "latency"),
     };
     TRY_ALL(variants, swap_graph, build_swap);
+}
+
+Test(check_broken, edits)
+{
+    static const struct variant variants[] = {
+        VARIANT(edits_missing, "edit"),   VARIANT(edit_missing, "edit"),           VARIANT(edit_twice, "edit"),
+        VARIANT(edits_exchanged, "edit"), VARIANT(edit_of_another_rule, "edit"),   VARIANT(swap_renamed, "edit"),
+        VARIANT(remat_renamed, "edit"),   VARIANT(remat_bound_to_a_value, "edit"), VARIANT(swap_adds, "edit"),
+        VARIANT(remat_removes, "edit"),
+    };
+    TRY_ALL(variants, swap_graph, build_edits);
 }
 
 Test(check_broken, versions_and_impure)
