@@ -61,6 +61,7 @@ static enum mg_code answer_formats(struct mg_intake_ask *a, const struct mg_plan
     mg_write_begin_object(&a->body);
     mg_write_key(&a->body, "formats");
     enum mg_code code = mg_export_write_formats(&a->body, a->graph, plan, &a->arena, err);
+    mg_write_member_bool(&a->body, "captured", a->graph->source != NULL);
     mg_write_end_object(&a->body);
     return code;
 }

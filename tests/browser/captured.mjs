@@ -1,7 +1,9 @@
 // The page of a run of a step captured from PyTorch: it speaks of modules, and tells how a plan is applied there.
 import assert from "node:assert/strict";
-import {readFileSync} from "node:fs";
-import {join} from "node:path";
+import {execFile} from "node:child_process";
+import {mkdirSync, readFileSync, symlinkSync} from "node:fs";
+import {join, resolve} from "node:path";
+import {promisify} from "node:util";
 import {gunzipSync} from "node:zlib";
 import {Checks, Daemon, openBrowser, scratch, until, watch} from "./lib.mjs";
 
@@ -52,6 +54,73 @@ await checks.check("what a plan does is told by modules", async () => {
     const rows = await table.locator("td.named .name").allInnerTexts();
     assert.ok(rows.some((name) => /^layer\*\.\*\.\w+\*?$/.test(name)), rows.join());
     assert.ok(!rows.some((name) => /convolution|relu_/.test(name)), rows.join());
+});
+
+// Runs lines in a shell of an empty folder, with magisd in the path.
+async function runLines(lines, name) {
+    const folder = join(dir, name);
+    mkdirSync(folder);
+    symlinkSync(resolve(process.env.MAGISD ?? "build/magisd"), join(folder, "magisd"));
+    await promisify(execFile)("sh", ["-ec", lines], {cwd: folder, env: {...process.env, PATH: `${folder}:${process.env.PATH}`}});
+    return (file) => readFileSync(join(folder, file), "utf8");
+}
+
+await checks.check("the lines that apply a plan of a captured step are there to be copied, and do", async () => {
+    const lines = page.locator(".apply pre");
+    assert.equal(await text(".apply summary"), "Apply it in PyTorch");
+    assert.equal(await lines.nth(1).innerText(), 'import magis_apply\nstep = magis_apply.load("plan.json")(step)');
+    await browser.grantPermissions(["clipboard-read", "clipboard-write"], {origin: daemon.url});
+    await page.click(".apply [aria-label='Copy the lines for a shell']");
+    await page.waitForSelector("text=Copied");
+    const copied = await page.evaluate(() => navigator.clipboard.readText());
+    assert.equal(copied, await lines.first().innerText());
+    const got = await runLines(copied, "apply");
+    const made = JSON.parse(got("plan.json"));
+    assert.equal(made.program.graph.source, step.digest);
+    assert.ok(got("magis_apply.py").includes("\nimport magis_capture\n"));
+    assert.ok(got("magis_capture.py").includes(`\nURL = "${daemon.url}"`));
+});
+
+await checks.check("where the clipboard is closed the lines are selected", async () => {
+    await page.evaluate(() => { navigator.clipboard.writeText = () => Promise.reject(new Error("closed")); });
+    await page.click(".apply [aria-label='Copy the lines for Python']");
+    await page.waitForSelector("text=Selected: copy it with the keyboard");
+    assert.equal(await page.evaluate(() => getSelection().toString()), await page.locator(".apply pre").nth(1).innerText());
+});
+
+await checks.check("the original of a captured step has nothing to apply", async () => {
+    await page.click("summary:has-text('The same as a table')");
+    await page.click("button[data-plan=original]");
+    await until("the original is shown", async () => await text("#does-title") === "The original");
+    await until("its files are known", async () => await page.locator(".apply summary").count() === 1);
+    assert.equal(await text(".apply summary"), "From a shell");
+});
+
+await checks.check("a plan of another network is checked and made into files by the lines for a shell", async () => {
+    const job = await plan({zoo: {model: "mlp", batch: 256}, training: {loss: "mse", optimizer: "sgd"}, budget: {evaluations: 200}});
+    await open(`#/jobs/${job.id}`);
+    await page.waitForSelector(".apply");
+    assert.equal(await page.getAttribute(".apply", "open"), null);
+    await page.click(".apply summary:has-text('From a shell')");
+    const lines = await text(".apply pre");
+    const {formats, captured: isCaptured} = await api(`/jobs/${job.id}/plans/${job.best.plan}/formats`);
+    assert.equal(isCaptured, false);
+    const exports = formats.filter((f) => f.available && f.format !== "json");
+    assert.deepEqual(lines.match(/--format \w+/g).sort(), exports.map((f) => `--format ${f.format}`).sort());
+    const got = await runLines(lines, "shell");
+    assert.match(got("plan.py"), /^def step\(inputs, weights/m);
+    for (const {extension} of exports)
+        assert.ok(got(`plan.${extension}`).length > 0, extension);
+    assert.ok(!/MAGISD_TOKEN/.test(lines));
+});
+
+await checks.check("with a token the lines send it", async () => {
+    await page.evaluate(() => sessionStorage.setItem("magisd-token", "abc"));
+    await page.reload();
+    await page.waitForSelector(".apply");
+    for (const line of (await page.locator(".apply pre").textContent()).split("\n").filter((words) => words.startsWith("curl")))
+        assert.match(line, /-H "Authorization: Bearer \$MAGISD_TOKEN"/);
+    await page.evaluate(() => sessionStorage.removeItem("magisd-token"));
 });
 
 await checks.check("nothing was complained of", () => assert.deepEqual(complaints, []));

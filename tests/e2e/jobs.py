@@ -66,7 +66,9 @@ def test_submit(t):
 
 def check_formats(t, base, plan):
     """What is said to be available comes; what is not says the same why."""
-    formats = {f["format"]: f for f in daemon.get("%s/plans/%s/formats" % (base, plan)).json["formats"]}
+    told = daemon.get("%s/plans/%s/formats" % (base, plan)).json
+    t.equal("a network of the zoo is not captured", told["captured"], False)
+    formats = {f["format"]: f for f in told["formats"]}
     t.equal("formats of " + plan, list(formats), ["json", "dot", "torch", "checkpoint", "onnx"])
     for name, about in formats.items():
         answer = daemon.get("%s/plans/%s?format=%s" % (base, plan, name))

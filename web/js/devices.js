@@ -1,5 +1,6 @@
 // Devices and their measured timings: what is covered, how old it is, what is doubted, who measures.
 import {api} from "./api.js";
+import {copyable} from "./copy.js";
 import {fill, h} from "./dom.js";
 import {ago, bytes, count, percent, rate, time} from "./format.js";
 import {asProblem, problemCard} from "./problem.js";
@@ -18,7 +19,7 @@ function table(caption, about, heads, rows) {
             h("tbody", null, rows))));
 }
 
-const shell = (text) => h("pre", {class: "command", tabindex: 0}, text);
+const shell = (text) => copyable(text, "the lines for a shell");
 
 // A processor has no profile of its own until one has made it.
 function howToMeasure() {

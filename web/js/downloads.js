@@ -1,5 +1,6 @@
 // A plan to take away, in the formats that the daemon says it is to be had in.
 import {address, download, token} from "./api.js";
+import {howToApply} from "./apply.js";
 import {h, icon, toast} from "./dom.js";
 
 const LABELS = {json: "Plan (JSON)", torch: "PyTorch module", checkpoint: "Checkpoint advice", onnx: "ONNX model", dot: "Drawing (DOT)"};
@@ -33,18 +34,19 @@ function offer(id, plan, {format, extension, available}) {
         onclick: (event) => fetchInstead(event, path, name)}, icon("down"), label);
 }
 
-function offers(id, plan, formats) {
+function offers(id, plan, {formats, captured}) {
     const order = Object.keys(LABELS);
     const sorted = [...formats].sort((a, b) => order.indexOf(a.format) - order.indexOf(b.format));
     const missing = sorted.filter((f) => !f.available);
     return [h("div", {class: "row"}, sorted.map((f) => offer(id, plan, f))),
-        ...missing.map((f) => h("p", {class: "faint reason", id: `no-${f.format}`}, `No ${LABELS[f.format] ?? f.format}: ${f.reason}.`))];
+        ...missing.map((f) => h("p", {class: "faint reason", id: `no-${f.format}`}, `No ${LABELS[f.format] ?? f.format}: ${f.reason}.`)),
+        howToApply(id, plan, sorted, captured)];
 }
 
 // Drawn when the promised answer comes: the plan is there to be seen without it.
 export function downloads(id, plan, promised) {
     const box = h("div", {class: "take", role: "group", "aria-label": "Take it with you", "aria-busy": "true"});
-    promised.then(({formats}) => box.replaceChildren(...offers(id, plan, formats)),
+    promised.then((known) => box.replaceChildren(...offers(id, plan, known)),
         (error) => box.replaceChildren(h("p", {class: "faint reason", id: "no-formats"},
             `No files to take: ${error.detail ?? String(error)}. Choose the plan again to ask again.`)))
         .finally(() => box.removeAttribute("aria-busy"));

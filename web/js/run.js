@@ -1,6 +1,7 @@
 // A run: its state as it happens, the front, the chosen plan beside the original, downloads.
 import {address, api} from "./api.js";
 import {isEnded, labelChips, stateBadge, titleOf} from "./badge.js";
+import {copyable} from "./copy.js";
 import {dotted, fill, h, icon, toast} from "./dom.js";
 import {bytes, change, count, moment, time} from "./format.js";
 import {FrontChart} from "./front_chart.js";
@@ -107,13 +108,9 @@ function whyBest(request, outcome) {
 function requestCard(request) {
     const {graph, ...rest} = request;
     const text = JSON.stringify(graph ? {graph: "as posted", ...rest} : rest, null, 2);
-    const copy = h("button", {type: "button", onclick: async () => {
-        await navigator.clipboard.writeText(text);
-        toast("Copied");
-    }}, icon("copy"), "Copy");
     return h("details", {class: "card asked"}, h("summary", null, "What was asked"),
         h("p", {class: "faint"}, "POST it to ", h("code", null, address("/optimize")), " to ask the same again."),
-        h("pre", {tabindex: 0}, text), copy);
+        copyable(text, "the request"));
 }
 
 // ---- the page ----
