@@ -7,9 +7,9 @@
 # (BUILD/replay/*); after them come the scripts of tests/e2e and tests/browser (*.sh, *.py, *.js,
 # *.mjs). A script prints "N passed, M failed" and exits non-zero if M > 0; it finds the daemon in
 # $MAGISD, the build in $BUILD, an empty folder of its own in $MAGIS_TMP and, in tests/browser, the
-# browser in $CHROMIUM. The last line here is the sum, in the same words. MAGIS_ONLY=unit leaves the
-# scripts out. MAGIS_FILTER=TEXT takes only runners whose name contains TEXT. With
-# MAGIS_SANITIZER=1 a report of a sanitizer fails its runner.
+# browser in $CHROMIUM. JOBS of them (2) run at once: most wait more than they compute. The last line
+# here is the sum, in the same words. MAGIS_ONLY=unit leaves the scripts out. MAGIS_FILTER=TEXT takes
+# only runners whose name contains TEXT. With MAGIS_SANITIZER=1 a report of a sanitizer fails its runner.
 set -u
 cd "$(dirname "$0")/.." || exit 2
 BUILD=$(realpath "${BUILD:-build}")
@@ -20,6 +20,11 @@ passed=0
 failed=0
 patience=${MAGIS_SANITIZER:+4} # times the limits: sanitized programs take so much longer
 patience=${patience:-1}
+lanes=${JOBS:-2}
+[ "$lanes" -ge 1 ] || { echo "JOBS=$lanes: how many run at once, 1 or more" >&2; exit 2; }
+declare -A name_of=() folder_of=() start_of=() # of the runners under way, by their process
+trap 'kill "${!name_of[@]}" 2>/dev/null; rm -rf "${folder_of[@]}"' EXIT
+trap 'exit 130' INT TERM HUP
 
 # Criterion forks: a leak in a child does not fail its test, so reports go to files that are looked for.
 sanitize() {
@@ -61,19 +66,42 @@ account() {
     tail -n 60 "$log" | sed 's/^/    | /'
 }
 
-# run NAME LIMIT_S COMMAND...
+# run NAME LIMIT_S COMMAND...: starts a runner as soon as a lane is free.
 run() {
-    local name=$1 limit=$(($2 * patience)) start=$SECONDS
+    local name=$1 limit=$(($2 * patience)) folder
     shift 2
     case $name in *"${MAGIS_FILTER:-}"*) ;; *) return ;; esac
-    sanitize "$name"
-    export MAGIS_TMP
-    MAGIS_TMP=$(mktemp -d)
-    timeout -k 10 "$limit" "$@" >"$logs/$name.log" 2>&1 </dev/null
-    local status=$?
-    [ $status = 124 ] && echo "stopped after $limit s" >>"$logs/$name.log"
-    rm -rf "$MAGIS_TMP"
-    account "$name" $status $((SECONDS - start))
+    while [ ${#name_of[@]} -ge "$lanes" ]; do
+        settle
+    done
+    folder=$(mktemp -d)
+    (
+        sanitize "$name"
+        export MAGIS_TMP=$folder
+        exec timeout -k 10 "$limit" "$@"
+    ) >"$logs/$name.log" 2>&1 </dev/null &
+    name_of[$!]=$name
+    folder_of[$!]=$folder
+    start_of[$!]=$SECONDS
+}
+
+# Accounts for the runners that have ended, one at least. `wait -n` may pass over one that ended beside another,
+# so all are looked at.
+settle() {
+    local pid status live before=${#name_of[@]}
+    while [ ${#name_of[@]} = "$before" ]; do
+        live=" $(jobs -pr | tr '\n' ' ')"
+        [ "$(wc -w <<<"$live")" -lt "$before" ] || wait -n
+        for pid in "${!name_of[@]}"; do
+            case $live in *" $pid "*) continue ;; esac
+            wait "$pid"
+            status=$?
+            rm -rf "${folder_of[$pid]}"
+            [ $status = 124 ] && echo 'stopped: it took too long' >>"$logs/${name_of[$pid]}.log"
+            account "${name_of[$pid]}" $status $((SECONDS - start_of[$pid]))
+            unset "name_of[$pid]" "folder_of[$pid]" "start_of[$pid]"
+        done
+    done
 }
 
 run_scripts() {
@@ -112,6 +140,9 @@ if [ "${MAGIS_ONLY:-}" != unit ]; then
         echo '!!!!! NO CHROMIUM HERE: THE BROWSER TESTS WERE LEFT OUT !!!!!'
     fi
 fi
+while [ ${#name_of[@]} -gt 0 ]; do
+    settle
+done
 [ $((passed + failed)) -gt 0 ] || failed=1
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]
