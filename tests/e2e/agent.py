@@ -10,7 +10,7 @@ import threading
 import time
 import urllib.parse
 
-from libe2e import MAGISD, Daemon, Tests
+from libe2e import MAGISD, Daemon, Tests, wait_until
 
 
 def start_agent(name, *more, device="model:rtx3090", **environment):
@@ -26,15 +26,6 @@ def timings(*arguments, **more):
 
 def missing():
     return daemon.get("/timings/missing?model=model:rtx3090").text.splitlines()
-
-
-def wait_until(what, seconds=30):
-    for _ in range(int(seconds * 20)):
-        value = what()
-        if value:
-            return value
-        time.sleep(0.05)
-    return None
 
 
 def submit(**zoo):
@@ -293,10 +284,10 @@ def test_forgotten(t):
     shutil.move(daemon.data, daemon.data + ".kept")
     daemon.listen = port
     daemon.start()
-    t.check("known again", wait_until(known, 60))
+    t.check("known again", wait_until(known))
     t.equal("profile", daemon.request("PUT", "/devices/model-card", model_card).status, 200)
     submit(batch=21)
-    t.check("and works on", wait_until(lambda: [r for r in all_rows() if r["agent"] == "stayed"], 60))
+    t.check("and works on", wait_until(lambda: [r for r in all_rows() if r["agent"] == "stayed"]))
     agent.send_signal(signal.SIGTERM)
     agent.communicate(timeout=60)
     t.equal("ends well", agent.returncode, 0)

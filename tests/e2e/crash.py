@@ -11,7 +11,7 @@ import tempfile
 import threading
 import time
 
-from libe2e import Daemon, Tests
+from libe2e import Daemon, Tests, children, wait_until
 
 # A process that is killed while it looks for leaks leaves a report that says so.
 os.environ["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"
@@ -34,33 +34,6 @@ def job_body(seconds=6, **more):
     return {**GRAPH, "budget": {"seconds": seconds, "seed": int(time.time() * 1000) % 1000000}, **more}
 
 
-def children(daemon, role):
-    """Process ids of the daemon's children with this role."""
-    found = []
-    for name in os.listdir("/proc"):
-        try:
-            if not name.isdigit():
-                continue
-            stat = open("/proc/%s/stat" % name).read()
-            state, parent = stat.rsplit(")", 1)[1].split()[:2]
-            words = open("/proc/%s/cmdline" % name).read().split("\0")
-            if int(parent) == daemon.process.pid and words[1] == role and state != "Z":
-                found.append(int(name))
-        except (OSError, IndexError):
-            pass
-    return found
-
-
-def until(condition, seconds=60, step=0.03):
-    end = time.time() + seconds
-    while time.time() < end:
-        value = condition()
-        if value:
-            return value
-        time.sleep(step)
-    return condition()
-
-
 def job(daemon, job_id):
     return daemon.get("/jobs/" + job_id).json
 
@@ -79,7 +52,7 @@ def ended(daemon, job_id, seconds=200):
 
 def shown(daemon, job_id, at_least=1):
     """The front once it has points."""
-    until(lambda: len(front(daemon, job_id)) >= at_least)
+    wait_until(lambda: len(front(daemon, job_id)) >= at_least)
     return front(daemon, job_id)
 
 
@@ -101,8 +74,8 @@ def test_worker_killed(t):
     plans = shown(daemon, job_id)
     t.check("a front is shown", plans)
     before = job(daemon, job_id)
-    os.kill(until(lambda: children(daemon, "worker"))[0], signal.SIGKILL)
-    until(lambda: job(daemon, job_id)["attempts"] == 2)
+    os.kill(wait_until(lambda: children(daemon, "worker"))[0], signal.SIGKILL)
+    wait_until(lambda: job(daemon, job_id)["attempts"] == 2)
     check_nothing_lost(t, daemon, job_id, plans)
     done = ended(daemon, job_id)
     t.equal("goes on by itself", (done["state"], done["attempts"]), ("succeeded", 2))
@@ -122,9 +95,9 @@ def test_worker_hangs(t):
         job_id = daemon.post("/optimize", body).json["id"]
         plans = shown(daemon, job_id)
         for attempt in (1, 2):
-            worker = until(lambda: job(daemon, job_id)["attempts"] == attempt and children(daemon, "worker"))[0]
+            worker = wait_until(lambda: job(daemon, job_id)["attempts"] == attempt and children(daemon, "worker"))[0]
             os.kill(worker, signal.SIGSTOP)
-            until(lambda: not os.path.exists("/proc/%d" % worker), 120)
+            wait_until(lambda: not os.path.exists("/proc/%d" % worker), 120)
             t.check("it is ended", not os.path.exists("/proc/%d" % worker))
         done = ended(daemon, job_id)
         t.equal("counts as other deaths", (done["state"], done["attempts"]), ("failed", 2))
@@ -155,15 +128,15 @@ def test_store_replaced(t):
     t.check("not ready", ready.status == 503 and "replaced" in ready.json["why"], ready)
     t.equal("what is there is read", daemon.get("/jobs/" + first).status, 200)
     os.rename(away, path)
-    t.check("put back it goes on", until(lambda: daemon.post("/optimize", body).status in (200, 202), 10))
-    t.equal("healthy again", until(lambda: daemon.get("/healthz").json == {"status": "ok"}, 10), True)
+    t.check("put back it goes on", wait_until(lambda: daemon.post("/optimize", body).status in (200, 202), 10))
+    t.equal("healthy again", wait_until(lambda: daemon.get("/healthz").json == {"status": "ok"}, 10), True)
     events = [line["event"] for line in daemon.log_lines()]
     t.equal("the log says so", (events.count("store-lost"), events.count("store-back")), (1, 1))
     daemon.stop()
     daemon.start()
     t.equal("nothing is damaged", daemon.get("/jobs/" + first).json["state"], "succeeded")
     os.unlink(path + "-wal")
-    t.check("its log is missed too", until(lambda: daemon.get("/healthz").json["status"] == "degraded", 10))
+    t.check("its log is missed too", wait_until(lambda: daemon.get("/healthz").json["status"] == "degraded", 10))
     os.unlink(path)
     t.equal("stops cleanly", daemon.close(), 0)
 
@@ -200,7 +173,7 @@ def test_no_place_for_the_spool(t):
     with open(spool, "w"):
         pass
     ids = [daemon.post("/optimize", {**GRAPH, "budget": {"evaluations": 20, "seed": seed}}).json["id"] for seed in range(4)]
-    t.check("no more are tried at once", until(lambda: daemon.get("/readyz").status == 503, 40))
+    t.check("no more are tried at once", wait_until(lambda: daemon.get("/readyz").status == 503, 40))
     tried = said(daemon, "worker-start")
     t.equal("five in all", len(tried), 5)
     t.check("the log says what it is", all(spool in line and "not a directory" in line for line in tried), tried)
@@ -223,7 +196,7 @@ def test_disk_full(t):
         plans = shown(daemon, job_id)
         ballast = os.path.join(folder, "ballast")
         fill(ballast, 0)
-        told = until(lambda: said(daemon, "worker-error"), 60)
+        told = wait_until(lambda: said(daemon, "worker-error"), 60)
         t.check("the cause is named, and what to do", told and "No space left" in told[0] and "free space" in told[0], told)
         time.sleep(1)
         t.check("it has not failed", job(daemon, job_id)["state"] in ("queued", "running"), job(daemon, job_id))
@@ -264,8 +237,8 @@ def test_resumes_from_its_plans(t):
     daemon = Daemon("--workers", "1")
     seconds = 12
     job_id = daemon.post("/optimize", job_body(seconds)).json["id"]
-    until(lambda: job(daemon, job_id)["progress"]["elapsed_s"] > seconds - 4, 100)
-    worker = until(lambda: children(daemon, "worker"))
+    wait_until(lambda: job(daemon, job_id)["progress"]["elapsed_s"] > seconds - 4, 100)
+    worker = wait_until(lambda: children(daemon, "worker"))
     shown_points = points_of(daemon, job_id)
     os.kill(worker[0], signal.SIGKILL)
     done = ended(daemon, job_id)
@@ -285,9 +258,9 @@ def test_worker_killed_twice(t):
     job_id = daemon.post("/optimize", job_body()).json["id"]
     plans = shown(daemon, job_id)
     for attempt in (1, 2):
-        until(lambda: job(daemon, job_id)["attempts"] == attempt and children(daemon, "worker"))
+        wait_until(lambda: job(daemon, job_id)["attempts"] == attempt and children(daemon, "worker"))
         os.kill(children(daemon, "worker")[0], signal.SIGKILL)
-        until(lambda: job(daemon, job_id)["attempts"] > attempt or job(daemon, job_id)["state"] == "failed")
+        wait_until(lambda: job(daemon, job_id)["attempts"] > attempt or job(daemon, job_id)["state"] == "failed")
     done = ended(daemon, job_id)
     t.equal("fails", (done["state"], done["outcome"]), ("failed", None))
     t.equal("says how", (done["error"]["type"], done["error"]["signal"]), ("/errors/worker-died", 9))
@@ -308,7 +281,7 @@ def test_evaluations_start_over(t):
     first = ended(daemon, first["id"])
     t.equal("ended", first["state"], "succeeded")
     second = daemon.post("/optimize", body).json["id"]
-    if until(lambda: children(daemon, "worker"), 5):
+    if wait_until(lambda: children(daemon, "worker"), 5):
         os.kill(children(daemon, "worker")[0], signal.SIGKILL)
     second = ended(daemon, second)
     t.equal("both succeed", (first["state"], second["state"]), ("succeeded", "succeeded"))
@@ -318,9 +291,9 @@ def test_evaluations_start_over(t):
 
 def kill_workers(daemon, times):
     for _ in range(times):
-        worker = until(lambda: children(daemon, "worker"))
+        worker = wait_until(lambda: children(daemon, "worker"))
         os.kill(worker[0], signal.SIGKILL)
-        until(lambda: worker[0] not in children(daemon, "worker"))
+        wait_until(lambda: worker[0] not in children(daemon, "worker"))
 
 
 def kill_what_runs(daemon):
@@ -339,23 +312,23 @@ def test_deaths_stop_claiming(t):
     for _ in range(7):
         daemon.post("/optimize", job_body(60))
     kill_workers(daemon, 5)
-    until(lambda: daemon.get("/readyz").status == 503, 5)
+    wait_until(lambda: daemon.get("/readyz").status == 503, 5)
     t.equal("not ready", daemon.get("/readyz").status, 503)
     t.equal("alive", daemon.get("/healthz").status, 200)
     kill_what_runs(daemon)
     t.check("no worker is started", never_claims(daemon, 2))
-    tried = until(lambda: children(daemon, "worker"), 20)
+    tried = wait_until(lambda: children(daemon, "worker"), 20)
     t.check("after a while one job is tried", tried)
     time.sleep(1.5)
     t.equal("one", children(daemon, "worker"), tried)
     t.equal("not ready yet", daemon.get("/readyz").status, 503)
     kill_workers(daemon, 1)
     t.check("it died: none is started", never_claims(daemon, 2))
-    t.check("but another one later", until(lambda: children(daemon, "worker"), 20))
+    t.check("but another one later", wait_until(lambda: children(daemon, "worker"), 20))
     for running in daemon.get("/jobs?state=running").json["jobs"]:
         daemon.post("/jobs/%s/cancel" % running["id"])
-    t.equal("it ended as it should: ready", until(lambda: daemon.get("/readyz").status == 200, 20), True)
-    t.check("all workers are used again", until(lambda: len(children(daemon, "worker")) == 2, 20))
+    t.equal("it ended as it should: ready", wait_until(lambda: daemon.get("/readyz").status == 200, 20), True)
+    t.check("all workers are used again", wait_until(lambda: len(children(daemon, "worker")) == 2, 20))
     events = [line["event"] for line in daemon.log_lines()]
     t.equal("the log says so", (events.count("claiming-stopped"), events.count("claiming-resumed")), (1, 1))
     t.equal("stops cleanly", daemon.close(), 0)
@@ -372,18 +345,18 @@ def never_claims(daemon, seconds):
 
 def test_intake_killed(t):
     daemon = Daemon("--workers", "1")
-    for pid in until(lambda: len(children(daemon, "intake")) == 2 and children(daemon, "intake")):
+    for pid in wait_until(lambda: len(children(daemon, "intake")) == 2 and children(daemon, "intake")):
         os.kill(pid, signal.SIGKILL)
     answer = daemon.post("/optimize?wait=20", {**GRAPH, "budget": {"evaluations": 50}})
     t.check("a body is read after intake died", answer.status in (200, 202), answer)
     t.equal("and the job runs", ended(daemon, answer.json["id"])["state"], "succeeded")
-    t.check("intake is back", until(lambda: len(children(daemon, "intake")) == 2))
+    t.check("intake is back", wait_until(lambda: len(children(daemon, "intake")) == 2))
     # With the body in its hands: stopped, so that it surely has not answered, then killed.
     results = kill_with_body(daemon, signal.SIGKILL)
     t.equal("killed from outside: asked again", [r.status for r in results], [200])
     results = kill_with_body(daemon, signal.SIGSEGV)
     t.equal("died on the body", [(r.status, r.problem) for r in results], [(422, "parser-failed")])
-    t.check("the body is kept as it came", until(lambda: kept_bodies(daemon) == [GRAPH["zoo"]]), kept_bodies(daemon))
+    t.check("the body is kept as it came", wait_until(lambda: kept_bodies(daemon) == [GRAPH["zoo"]]), kept_bodies(daemon))
     t.equal("the next one is read", daemon.post("/estimate", GRAPH).status, 200)
     t.equal("stops cleanly", daemon.close(), 0)
 
@@ -401,7 +374,7 @@ def kept_bodies(daemon):
 
 
 def kill_with_body(daemon, number):
-    pids = until(lambda: len(children(daemon, "intake")) == 2 and children(daemon, "intake"))
+    pids = wait_until(lambda: len(children(daemon, "intake")) == 2 and children(daemon, "intake"))
     time.sleep(0.2)
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
@@ -414,7 +387,7 @@ def kill_with_body(daemon, number):
         if number != signal.SIGKILL:
             os.kill(pid, signal.SIGCONT)
     asker.join(20)
-    until(lambda: not set(pids) & set(children(daemon, "intake")))  # else the next question may go to the other one
+    wait_until(lambda: not set(pids) & set(children(daemon, "intake")))  # else the next question may go to the other one
     return results
 
 
@@ -423,9 +396,9 @@ def test_daemon_killed(t):
     job_id = daemon.post("/optimize", job_body(8, name="survivor", labels={"a": "b"})).json["id"]
     queued = daemon.post("/optimize", {**GRAPH, "budget": {"evaluations": 20, "seed": 3}}).json["id"]
     plans = shown(daemon, job_id)
-    workers = until(lambda: children(daemon, "worker"))
+    workers = wait_until(lambda: children(daemon, "worker"))
     daemon.stop(signal.SIGKILL)
-    t.check("its workers die with it", until(lambda: not any(os.path.exists("/proc/%d" % pid) for pid in workers), 5))
+    t.check("its workers die with it", wait_until(lambda: not any(os.path.exists("/proc/%d" % pid) for pid in workers), 5))
     daemon.start()
     now = job(daemon, job_id)
     t.check("the job is there", now["state"] in ("queued", "running"), now)
@@ -466,7 +439,7 @@ def test_drain(t):
 
 def test_validating(t):
     daemon = Daemon("--workers", "1")
-    pids = until(lambda: len(children(daemon, "intake")) == 2 and children(daemon, "intake"))
+    pids = wait_until(lambda: len(children(daemon, "intake")) == 2 and children(daemon, "intake"))
     time.sleep(0.2)
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
@@ -508,7 +481,7 @@ def test_interrupt_from_a_terminal(t):
     daemon = Daemon("--workers", "1")
     job_id = daemon.post("/optimize", job_body(60)).json["id"]
     for how in (signal.SIGINT, signal.SIGHUP, signal.SIGINT):
-        until(lambda: job(daemon, job_id)["state"] == "running" and job(daemon, job_id)["progress"]["evaluations"] > 0)
+        wait_until(lambda: job(daemon, job_id)["state"] == "running" and job(daemon, job_id)["progress"]["evaluations"] > 0)
         for pid in children(daemon, "worker") + children(daemon, "intake"):
             os.kill(pid, signal.SIGINT)
         for pid in children(daemon, "intake"):
@@ -517,7 +490,7 @@ def test_interrupt_from_a_terminal(t):
         t.equal("nobody died of it", [line["event"] for line in daemon.log_lines()
                                       if re.search("-died|-killed", line["event"])], [])
         daemon.start()
-    until(lambda: job(daemon, job_id)["state"] == "running")
+    wait_until(lambda: job(daemon, job_id)["state"] == "running")
     t.equal("the job goes on each time", job(daemon, job_id)["state"], "running")
     daemon.post("/jobs/%s/cancel" % job_id)
     t.equal("stops cleanly", daemon.close(), 0)
@@ -528,7 +501,7 @@ def test_stopped_while_it_starts(t):
     daemon = Daemon("--workers", "1")
     job_id = daemon.post("/optimize", job_body(60, priority="interactive")).json["id"]
     for _ in range(6):
-        until(lambda: children(daemon, "worker"), 20, 0.001)
+        wait_until(lambda: children(daemon, "worker"), 20, 0.001)
         t.equal("stops cleanly", daemon.stop(), 0)
         daemon.start()
     now = job(daemon, job_id)

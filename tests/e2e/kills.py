@@ -14,7 +14,7 @@ import time
 import urllib.error
 import urllib.request
 
-from libe2e import MAGISD, Daemon, Tests
+from libe2e import MAGISD, Daemon, Tests, children
 
 SEED = int(os.environ.get("MAGIS_SEED", time.time_ns() % 1000000))
 SECONDS = 20
@@ -195,18 +195,8 @@ def keep_jobs(ids, faults):
 
 # ---- deaths ----
 
-def children(role):
-    found = []
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError, IndexError):
-            parent = open("/proc/%s/stat" % name).read().rsplit(")", 1)[1].split()[1]
-            if int(parent) == daemon.process.pid and open("/proc/%s/cmdline" % name).read().split("\0")[1] == role:
-                found.append(int(name))
-    return found
-
-
 def kill_child(role, dice):
-    pids = children(role)
+    pids = children(daemon, role)
     if not pids:
         return False
     with contextlib.suppress(ProcessLookupError):

@@ -1,4 +1,5 @@
 """What the end-to-end scripts share: a daemon on a free port, requests, and a count of checks."""
+import contextlib
 import http.client
 import json
 import os
@@ -105,6 +106,26 @@ class Daemon:
             except OSError:
                 pass
             return read_all(peer)
+
+
+def children(daemon, role):
+    """Process ids of the daemon's children with this role."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError, IndexError):
+            with open("/proc/%s/stat" % name) as stat, open("/proc/%s/cmdline" % name) as words:
+                state, parent = stat.read().rsplit(")", 1)[1].split()[:2]
+                if int(parent) == daemon.process.pid and words.read().split("\0")[1] == role and state != "Z":
+                    found.append(int(name))
+    return found
+
+
+def wait_until(what, seconds=60, step=0.05):
+    """Calls what() until it is true or the time is over; what it said last."""
+    end = time.monotonic() + seconds
+    while not (value := what()) and time.monotonic() < end:
+        time.sleep(step)
+    return value
 
 
 def read_all(peer):

@@ -7,7 +7,7 @@ import subprocess
 import threading
 import time
 
-from libe2e import MAGISD, Daemon, Tests
+from libe2e import MAGISD, Daemon, Tests, wait_until
 
 SEARCH = {"zoo": {"model": "mlp", "batch": 2048, "hidden": 256}, "training": {"loss": "mse", "optimizer": "sgd"},
           "device": "rtx3090", "budget": {"evaluations": 200}}
@@ -23,15 +23,6 @@ def run_agent(name, *more, **others):
     agent = start_agent(name, "--once", *more, **others)
     out, err = agent.communicate(timeout=120)
     return agent.returncode, out, err
-
-
-def wait_until(what, seconds=60):
-    for _ in range(int(seconds * 20)):
-        value = what()
-        if value:
-            return value
-        time.sleep(0.05)
-    return None
 
 
 def front():

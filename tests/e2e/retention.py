@@ -2,9 +2,7 @@
 import os
 import time
 
-from libe2e import Daemon, Tests
-
-STORE = 600000
+from libe2e import Daemon, Tests, wait_until
 
 
 def body(seed, **more):
@@ -15,13 +13,6 @@ def body(seed, **more):
 def submit(daemon, seed, **more):
     answer = daemon.post("/optimize?wait=30", body(seed, **more))
     return answer.json["id"] if answer.status == 200 else None
-
-
-def until(condition, seconds=30):
-    end = time.time() + seconds
-    while not condition() and time.time() < end:
-        time.sleep(0.2)
-    return condition()
 
 
 def test_size(t):
@@ -41,7 +32,7 @@ def test_size(t):
 
     def left():
         return {job["id"] for job in daemon.get("/jobs?limit=200").json["jobs"]}
-    t.check("the oldest go", until(lambda: plain[0] not in left()), left())
+    t.check("the oldest go", wait_until(lambda: plain[0] not in left()), left())
     time.sleep(0.5)
     kept = left()
     gone = [job for job in plain if job not in kept]
@@ -60,16 +51,16 @@ def test_size(t):
 def test_full_disk(t):
     daemon = Daemon("--workers", "1")
     long = daemon.post("/optimize", body(1, zoo={"model": "bert-base", "batch": 8}, budget={"seconds": 600})).json["id"]
-    t.check("it runs", until(lambda: daemon.get("/jobs/" + long).json["state"] == "running"))
+    t.check("it runs", wait_until(lambda: daemon.get("/jobs/" + long).json["state"] == "running"))
     t.equal("stops cleanly", daemon.stop(), 0)
     daemon.options = ("--workers", "1", "--min-free", "1000000000000000")
     daemon.start()
     answer = daemon.post("/optimize", body(2))
     t.equal("no new jobs", (answer.status, answer.problem), (507, "no-space"))
     t.equal("an estimate stores nothing", daemon.post("/estimate", body(2)).status, 200)
-    t.check("unfinished ones go on", until(lambda: daemon.get("/jobs/" + long).json["state"] == "running"))
+    t.check("unfinished ones go on", wait_until(lambda: daemon.get("/jobs/" + long).json["state"] == "running"))
     daemon.post("/jobs/%s/cancel" % long)
-    t.check("and end", until(lambda: daemon.get("/jobs/" + long).json["state"] == "cancelled"))
+    t.check("and end", wait_until(lambda: daemon.get("/jobs/" + long).json["state"] == "cancelled"))
     retry = daemon.post("/jobs/%s/retry" % long)
     t.equal("a retry is a new job", (retry.status, retry.problem), (507, "no-space"))
     t.equal("stops cleanly", daemon.close(), 0)

@@ -5,7 +5,7 @@ import signal
 import threading
 import time
 
-from libe2e import Daemon, Tests
+from libe2e import Daemon, Tests, wait_until
 
 CLASS = {"backend": "test", "device": "Test Card", "driver": "1"}
 NEAR = {"backend": "test", "device": "Test Card", "driver": "2"}
@@ -157,15 +157,6 @@ MODEL = {"zoo": {"model": "mlp"}, "device": "test-card", "budget": {"evaluations
 
 def missing(query=""):
     return [json.loads(line) for line in daemon.get("/timings/missing" + query).text.splitlines()]
-
-
-def wait_until(what, seconds=20):
-    for _ in range(int(seconds * 20)):
-        value = what()
-        if value:
-            return value
-        time.sleep(0.05)
-    return None
 
 
 def test_prices(t):
