@@ -45,6 +45,9 @@ def test_help(t):
                 "zoo:NAME" in text if command in ("optimize", "measure") else "PLAN is what" in text, text)
     t.equal("help COMMAND", run("help", "check").stdout, run("check", "--help").stdout)
     t.check("help says the exit status", "130 interrupted" in run("--help").stdout)
+    t.check("where the parameters of a network are told", "magisd zoo NAME" in help_of("optimize")["set"], help_of("optimize"))
+    text = run("zoo", "--help").stdout
+    t.check("when zoo describes and when it writes", "show the parameters of one" in text and "On a terminal NAME is described" in text, text)
     t.check("--set is not for files", "set" not in help_of("import"))
     t.equal("help alone", run("help").stdout, run("--help").stdout)
     for command, option, wanted, unwanted in (
