@@ -1,6 +1,5 @@
 """The timing cache: posting, trust, claims, missing, revocation, prices of jobs, waiting for measurements, crashes."""
 import json
-import os
 import signal
 import threading
 import time
