@@ -21,15 +21,8 @@ const shot = (name) => shots && page.screenshot({path: join(shots, `${name}.png`
 const text = (selector) => page.locator(selector).first().innerText();
 const api = async (path) => (await fetch(daemon.url + path)).json();
 
-async function plan(request) {
-    const body = JSON.stringify({device: "rtx3090", ...request});
-    const job = await (await fetch(`${daemon.url}/optimize?wait=60`, {method: "POST", headers: {"Content-Type": "application/json"}, body})).json();
-    assert.equal(job.state, "succeeded");
-    return job;
-}
-
 const step = JSON.parse(gunzipSync(readFileSync("tests/data/aten/resnet18.json.gz")));
-const captured = await plan({graph: step, limit: {memory_ratio: 0.6}, budget: {evaluations: 1000}});
+const captured = await daemon.plan({graph: step, limit: {memory_ratio: 0.6}, budget: {evaluations: 1000}});
 const timeline = await api(`/jobs/${captured.id}/plans/${captured.best.plan}/timeline`);
 
 await checks.check("what holds memory is told by modules", async () => {
@@ -97,7 +90,7 @@ await checks.check("the original of a captured step has nothing to apply", async
 });
 
 await checks.check("a plan of another network is checked and made into files by the lines for a shell", async () => {
-    const job = await plan({zoo: {model: "mlp", batch: 256}, training: {loss: "mse", optimizer: "sgd"}, budget: {evaluations: 200}});
+    const job = await daemon.plan({zoo: {model: "mlp", batch: 256}, training: {loss: "mse", optimizer: "sgd"}, budget: {evaluations: 200}});
     await open(`#/jobs/${job.id}`);
     await page.waitForSelector(".apply");
     assert.equal(await page.getAttribute(".apply", "open"), null);

@@ -46,6 +46,16 @@ export class Daemon {
         this.url = `http://${this.address}`;
     }
 
+    // A job that has ended well, with what was asked for on a built-in device.
+    async plan(request) {
+        const response = await fetch(`${this.url}/optimize?wait=60`, {method: "POST", headers: {"Content-Type": "application/json"},
+            body: JSON.stringify({device: "rtx3090", ...request})});
+        const job = await response.json();
+        if (job.state !== "succeeded")
+            throw new Error(`not planned: ${JSON.stringify(job)}`);
+        return job;
+    }
+
     async stop() {
         this.process.kill("SIGTERM");
         const late = setTimeout(() => this.process.kill("SIGKILL"), 15000);

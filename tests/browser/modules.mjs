@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import * as format from "../../web/js/format.js";
 import {momentsOf} from "../../web/js/timeline_data.js";
 import {personWords} from "../../web/js/problem.js";
-import {axisWords, besideWords, groupByModule, groupHot, limitWords, planWords, priceWords, repricedWords} from "../../web/js/words.js";
+import {axisWords, besideWords, endOfPath, groupByModule, groupHot, limitWords, planWords, priceWords, repricedWords, spanWords} from "../../web/js/words.js";
 import {Checks} from "./lib.mjs";
 
 const checks = new Checks();
@@ -92,6 +92,23 @@ await checks.check("what a plan recomputes is told by modules, numbers as * wher
     assert.deepEqual(groups.map(({name, op, count, bytes, times}) => [name, op, count, bytes, times]),
         [["h.*.act", "relu", 2, 11, [1, 3]], ["h.0.act", "tanh", 1, 4, [1, 1]], ["a", null, 1, 2, [1, 1]], ["a_1", null, 1, 2, [1, 1]],
             ["module 1", "exp", 1, 1, [1, 1]]]);
+});
+
+await checks.check("a region is told by the modules at its ends, where those tell them apart", () => {
+    const span = (first, from, last, to) => spanWords({first, last, first_module: from, last_module: to});
+    assert.equal(span("convolution_3", "layer1.0.conv1", "relu_9", "layer2.0.relu"), "layer1.0.conv1 … layer2.0.relu");
+    assert.equal(span("addmm", "0", "addmm", "0"), "module 0");
+    assert.equal(span("word.lookup", "word", "word.grad", "word"), "word.lookup … word.grad");
+    assert.equal(span("a", "", "b", "h.1"), "a … b");
+});
+
+await checks.check("of a path that is too long its end is shown", () => {
+    const within = (most) => (end) => end.length <= most;
+    assert.equal(endOfPath("encoder.layer_*.mlp.*", within(30)), "encoder.layer_*.mlp.*");
+    assert.equal(endOfPath("encoder.layer_*.mlp.*", within(14)), "…layer_*.mlp.*");
+    assert.equal(endOfPath("encoder.layer_*.mlp.*", within(8)), "…mlp.*");
+    assert.equal(endOfPath("encoder.layer_*.mlp.*", within(4)), null);
+    assert.equal(endOfPath("", within(4)), null);
 });
 
 await checks.check("prices say where they come from", () => {

@@ -59,11 +59,6 @@ function coloursOf(selector) {
     });
 }
 
-async function noSidewaysScroll() {
-    const [wide, seen] = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
-    assert.ok(wide <= seen, `${wide} px of content in ${seen} px`);
-}
-
 let job;
 let small; // the address of the form with a small network that is worth planning
 
@@ -345,27 +340,6 @@ await checks.check("dark by the system, and by the button", async () => {
     assert.equal(await background(), dark);
     await page.click("#theme-button");
     assert.equal(await background(), light);
-});
-
-await checks.check("a phone's width needs no sideways scrolling", async () => {
-    await page.setViewportSize({width: 360, height: 740});
-    for (const [name, hash, ready] of [["list", "#/", ".runs"], ["devices", "#/devices", "table"], ["form", "#/new", "#model"], ["run", `#/jobs/${job}`, ".timeline canvas"]]) {
-        await open(hash);
-        await page.waitForSelector(ready);
-        await page.waitForTimeout(300);
-        await noSidewaysScroll();
-        await shot(`phone-${name}`);
-    }
-    const seen = await page.$$eval(".facts .dotted > span", (pieces) => pieces.map((piece) => {
-        const row = piece.parentElement.getBoundingClientRect();
-        const dot = getComputedStyle(piece, "::before").content;
-        return {dot, first: piece.getBoundingClientRect().left - row.left < 1, text: piece.textContent};
-    }));
-    assert.ok(seen.length > 3 && seen.some(({first}, i) => first && i > 0), "the facts take several lines");
-    assert.ok(seen.every(({dot, text}) => dot.includes("·") && !text.includes("·")), JSON.stringify(seen));
-    const clipped = await page.$eval(".facts .dotted", (row) => getComputedStyle(row).clipPath);
-    assert.match(clipped, /inset/, "the dots at the beginning of lines are cut off");
-    await page.setViewportSize({width: 1280, height: 900});
 });
 
 await checks.check("a wrong option is shown at its field, with what to do", async () => {

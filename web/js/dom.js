@@ -33,9 +33,9 @@ export function append(el, children) {
             el.append(child);
 }
 
-// Pieces with a dot between those that share a line; none hangs at a line's end.
-export function dotted(kind, pieces) {
-    return h("span", {class: `${kind} dotted`}, pieces.filter(Boolean).map((piece) => h("span", null, piece)));
+// Pieces with a dot between those that share a line; none hangs at a line's end. `kindOf`: a class by the place.
+export function dotted(kind, pieces, kindOf = () => null) {
+    return h("span", {class: `${kind} dotted`}, pieces.filter(Boolean).map((piece, at) => h("span", {class: kindOf(at)}, piece)));
 }
 
 // A path that is broken behind its dots first.
@@ -53,7 +53,7 @@ const ICONS = {
     sun: "M12 4V2m0 20v-2m8-8h2M2 12h2m13.7-5.7 1.4-1.4M4.9 19.1l1.4-1.4m0-11.4L4.9 4.9m14.2 14.2-1.4-1.4M12 8a4 4 0 1 0 0 8 4 4 0 0 0 0-8z",
     moon: "M20 14.5A8 8 0 0 1 9.5 4a8 8 0 1 0 10.500 10.500z",
     auto: "M12 3a9 9 0 1 0 0 18zm0 0a9 9 0 0 1 0 18",
-    key: "M14 10a4 4 0 1 1-1.200-2.800L21 7v3h-2v3h-3v-2.500M8.500 10h.01",
+    key: "M12 12a4 4 0 1 1-8 0 4 4 0 0 1 8 0zm0 0h9v3.500M17 12v2.500",
     down: "M12 4v11m0 0-4-4m4 4 4-4M5 20h14",
     stop: "M7 7h10v10H7z",
     again: "M19 12a7 7 0 1 1-2-5l2 2m0-4v4h-4",

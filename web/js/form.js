@@ -200,15 +200,23 @@ function budgetCard() {
 
 // ---- sending ----
 
+// What is wrong is said at its field too; answers the field, null where no place or none of the form is to blame.
 function markField(form, problem) {
     for (const el of form.querySelectorAll(".wrong"))
         el.classList.remove("wrong");
-    if (!problem.pointer)
-        return;
-    const marked = [...form.querySelectorAll("[data-pointer]")].filter((el) => problem.pointer.startsWith(el.dataset.pointer))
+    form.querySelector("#complaint")?.remove();
+    form.querySelector("[aria-describedby=complaint]")?.removeAttribute("aria-describedby");
+    const marked = [...form.querySelectorAll("[data-pointer]")].filter((el) => problem.pointer?.startsWith(el.dataset.pointer))
         .sort((a, b) => b.dataset.pointer.length - a.dataset.pointer.length)[0];
-    marked?.classList.add("wrong");
-    marked?.querySelector("input, select")?.focus();
+    if (!marked)
+        return null;
+    marked.classList.add("wrong");
+    const control = marked.querySelector("input, select");
+    const said = problem.detail ?? problem.title ?? "";
+    (control.closest(".with-unit") ?? control).after(h("small", {class: "complaint", id: "complaint"}, `${said.charAt(0).toUpperCase()}${said.slice(1)}`));
+    control.setAttribute("aria-describedby", "complaint");
+    control.focus();
+    return marked;
 }
 
 function estimateCard(answer) {
@@ -238,8 +246,7 @@ export function showForm(main, query) {
                 return;
             const problem = error instanceof Problem ? error : asProblem(error);
             fill(result, problemCard(problem));
-            markField(form, problem);
-            result.scrollIntoView({block: "nearest"});
+            (markField(form, problem) ?? result).scrollIntoView({block: "nearest"});
         } finally {
             button.disabled = false;
             button.removeAttribute("aria-busy");

@@ -128,5 +128,5 @@ export function ago(iso) {
 }
 
 export function moment(iso) {
-    return iso ? new Date(iso).toLocaleString() : "–";
+    return iso ? new Date(iso).toLocaleString([], {dateStyle: "medium", timeStyle: "short"}) : "–";
 }

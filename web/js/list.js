@@ -28,7 +28,7 @@ function row(job) {
     const href = `#/jobs/${job.id}`;
     return h("tr", {onclick: (event) => event.target.closest("a, button") || (location.hash = href)},
         h("td", {class: "run"}, h("a", {href}, titleOf(job)),
-            h("span", {class: "sub"}, dotted("faint", [job.name && job.network, job.id]), labelChips(job))),
+            h("span", {class: "sub"}, dotted("faint", [titleOf(job) !== job.network && job.network, job.id]), labelChips(job))),
         h("td", {class: "state"}, stateBadge(job), progressOf(job)),
         h("td", {"data-label": "Device"}, job.device ?? "–"),
         h("td", {class: "num", "data-label": "Original"}, bytes(job.original?.peak_bytes)),

@@ -6,7 +6,7 @@ import {bytes, change, count, plural, time} from "./format.js";
 import {asProblem, problemCard} from "./problem.js";
 import {KIND_COLOURS, TimelineChart} from "./timeline_chart.js";
 import {momentsOf, total} from "./timeline_data.js";
-import {axisWords, basisWords, groupByModule, groupHot, measuringWords, moduleWords, planWords, repricedWords} from "./words.js";
+import {axisWords, basisWords, groupByModule, groupHot, measuringWords, planWords, repricedWords, spanWords} from "./words.js";
 
 const MOST_ROWS = 12;
 const SAMPLES = 12;
@@ -78,19 +78,13 @@ function limitedTable(heads, rows) {
         h("thead", null, h("tr", null, heads.map(([text, num]) => h("th", {scope: "col", class: num ? "num" : null}, text)))), body)), more);
 }
 
-// Operators are shown by their modules, where the graph names them.
-function regionSpan({first, last, first_module: from, last_module: to}) {
-    const [a, b] = from && to ? [moduleWords(from), moduleWords(to)] : [first, last];
-    return h("td", {class: "name", title: `${first} … ${last}`}, pathWords(a === b ? a : `${a} … ${b}`));
-}
-
 function regionRows(regions, batch) {
     return regions.map((r) => h("tr", null,
         h("td", null, r.parent === null ? `region ${r.id + 1}` : `region ${r.id + 1}, in ${r.parent + 1}`),
         h("td", {class: "num"}, count(r.operators)),
         h("td", null, `${axisWords(r, batch)} (${r.length})`),
         h("td", {class: "num"}, r.parts),
-        regionSpan(r)));
+        h("td", {class: "name", title: `${r.first} … ${r.last}`}, pathWords(spanWords(r)))));
 }
 
 // `what`: of what the list is, "operator" or "value".

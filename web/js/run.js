@@ -62,8 +62,10 @@ function outcomeCard(job) {
     return null;
 }
 
-function facts(job, request, points) {
-    const list = [job.device, limitWords(request), `created ${moment(job.created_at)}`];
+// Those that tell the run from others, and the rest, for which a narrow page has a button.
+function facts(job, request, points, button) {
+    const first = [job.device, limitWords(request), `created ${moment(job.created_at)}`];
+    const list = [];
     if (job.stopped_by)
         list.push(`ended because ${STOPPED[job.stopped_by] ?? job.stopped_by}`);
     if (isEnded(job) && job.progress?.evaluations)
@@ -78,7 +80,9 @@ function facts(job, request, points) {
         list.push(job.pinned ? "kept until deleted" : `kept until ${new Date(job.expires_at).toLocaleDateString()}`);
     if (job.attempts > 1)
         list.push(`attempt ${job.attempts}`);
-    return h("p", {class: "facts"}, dotted("faint", list));
+    const short = first.filter(Boolean);
+    const all = [...short, ...list, button];
+    return dotted("faint", all, (at) => (at < short.length ? null : at < all.length - 1 ? "more" : "narrow"));
 }
 
 function limitsOf(job, request) {
@@ -301,7 +305,7 @@ class RunPage {
     drawHead() {
         const {job} = this;
         const act = (name, label, picture, work, tone) => h("button", {type: "button", class: tone ?? "", id: `do-${name}`,
-            onclick: async (event) => {
+            title: label, onclick: async (event) => {
                 event.currentTarget.disabled = true;
                 try {
                     await work();
@@ -309,17 +313,27 @@ class RunPage {
                     toast(error.detail ?? error.title ?? String(error), true);
                     this.drawHead();
                 }
-            }}, icon(picture), label);
+            }}, icon(picture), h("span", {class: "label"}, label));
         const buttons = isEnded(job)
             ? [act("pin", job.pinned ? "Let expire" : "Keep", "pin", () => this.pin()), act("retry", "Run again", "again", () => this.retry()), act("delete", "Delete", "trash", () => this.remove(), "danger")]
             : [act("cancel", "Stop and keep the best", "stop", () => this.cancel())];
         const had = this.head.contains(document.activeElement) ? document.activeElement.id : null;
-        fill(this.head, h("div", {class: "page-head"}, h("div", null,
+        fill(this.head, h("div", {class: "page-head of-run"}, h("div", null,
             h("p", {class: "crumbs"}, h("a", {href: "#/"}, "Runs"), " / ", h("code", null, job.id)),
             h("h1", null, titleOf(job), " ", stateBadge(job), labelChips(job)),
-            facts(job, this.request, this.points())), h("div", {class: "row"}, buttons)));
+            this.factsLine()), h("div", {class: "row actions"}, buttons)));
         if (had)
             document.getElementById(had)?.focus();
+    }
+
+    // A narrow page shows the first few facts until it is asked for all.
+    factsLine() {
+        const {allFacts = false} = this;
+        const button = h("button", {type: "button", class: "link", id: "do-facts", "aria-expanded": String(allFacts), onclick: () => {
+            this.allFacts = !allFacts;
+            this.drawHead();
+        }}, allFacts ? "Fewer facts" : "All facts");
+        return h("p", {class: allFacts ? "facts all" : "facts"}, facts(this.job, this.request, this.points(), button));
     }
 
     drawStatus() {

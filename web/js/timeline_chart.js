@@ -4,7 +4,7 @@ import {fill, h} from "./dom.js";
 import {byteTicks, bytes, time, timeTicks} from "./format.js";
 import {colour} from "./theme.js";
 import {momentsOf, total} from "./timeline_data.js";
-import {groupHot} from "./words.js";
+import {endOfPath, groupHot} from "./words.js";
 
 export const KIND_COLOURS = {weights: "--k-weights", activations: "--k-activations", gradients: "--k-gradients",
     workspace: "--k-workspace", other: "--k-other"};
@@ -81,12 +81,10 @@ export class TimelineChart {
             {align: right ? "left" : "right", bold: true});
     }
 
-    // The peak, and what holds most of it as far as there is room; of a path the end tells more.
+    // The peak, and what holds most of it as far as there is room.
     peakWords(fits) {
         const peak = `peak ${bytes(this.timeline.peak_bytes)}`;
-        const name = this.holder?.name ?? "";
-        const ends = [name, ...[...name.matchAll(/\./g)].map(({index}) => `…${name.slice(index + 1)}`)];
-        const end = ends.find((part) => part && fits(`${peak} · ${part}`));
+        const end = endOfPath(this.holder?.name ?? "", (part) => fits(`${peak} · ${part}`));
         return end ? `${peak} · ${end}` : peak;
     }
 

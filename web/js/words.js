@@ -70,6 +70,18 @@ export function moduleWords(path) {
     return /[^\d.*]/.test(path) ? path : `module ${path}`;
 }
 
+// The first and the last operator of a region, by their modules where those tell them apart.
+export function spanWords({first, last, first_module: from, last_module: to}) {
+    const [a, b] = from && to && (from !== to || first === last) ? [moduleWords(from), moduleWords(to)] : [first, last];
+    return a === b ? a : `${a} … ${b}`;
+}
+
+// As much of a path as there is room for: its end tells more; null where only numbers would be left.
+export function endOfPath(path, fits) {
+    const ends = [path, ...[...path.matchAll(/\./g)].map(({index}) => `…${path.slice(index + 1)}`)];
+    return ends.find((end) => /[^\d.*…]/.test(end) && fits(end)) ?? null;
+}
+
 // What holds memory at the peak. The daemon adds up all values by module, operator and kind (numbers in which layers
 // differ are *); the values themselves are listed only as far as they are large.
 export function groupHot({hot, hot_groups: groups}) {
