@@ -46,7 +46,7 @@ done
 out=$(run 2)
 check 'all pass, two at once' "$(tail -n 2 <<<"$out" | xargs)" '23 passed, 0 failed status 0'
 check 'a line for each' "$(grep -c '^ok ' <<<"$out")" 8
-check 'nothing is left behind' "$(find "$MAGIS_TMP" -maxdepth 1 -name 'tmp.*')" ''
+check 'nothing is left behind' "$(find "$MAGIS_TMP" -mindepth 1 -maxdepth 1 -name 'tmp.*')" ''
 
 rm "$place"/tests/e2e/left.sh "$place"/tests/e2e/right.sh
 echo 'kill -9 $PPID' | script killed
@@ -60,6 +60,13 @@ for jobs in 1 2 20; do
         'e2e-killed.sh e2e-many.sh e2e-odd.sh e2e-silent.sh'
     check "in one piece, $jobs at once" "$(grep -A 59 '^FAIL  e2e-many' <<<"$out" | tail -n 59 | grep -vc 'of many')" 0
 done
+
+rm "$place"/tests/e2e/*
+echo 'sleep 0.2; echo "1 passed, 0 failed"' | script clean
+echo 'to=${ASAN_OPTIONS#log_path=}; echo leak >"${to%%:*}.1"; sleep 0.2; echo "1 passed, 0 failed"' | script leaky
+out=$(MAGIS_SANITIZER=1 run 2)
+check 'a report is of one runner' "$(grep -c '^FAIL  e2e-leaky' <<<"$out"; tail -n 2 <<<"$out" | xargs)" \
+    $'1\n2 passed, 1 failed status 1'
 
 rm "$place"/tests/e2e/*
 for n in 1 2 3; do
