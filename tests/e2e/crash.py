@@ -110,6 +110,12 @@ def kill_what_runs(daemon):
         time.sleep(0.02)
 
 
+def at_work(daemon):
+    """The jobs whose workers have shown that they search."""
+    running = [running["id"] for running in daemon.get("/jobs?state=running").json["jobs"]]
+    return [i for i in running if job(daemon, i)["progress"]["evaluations"] > 0]
+
+
 def never_claims(daemon, seconds):
     end = time.time() + seconds
     while time.time() < end:
@@ -137,8 +143,9 @@ def test_deaths_stop_claiming(t):
     kill_workers(daemon, 1)
     t.check("it died: none is started", never_claims(daemon, 2))
     t.check("but another one later", wait_until(lambda: children(daemon, "worker"), 20))
-    for running in daemon.get("/jobs?state=running").json["jobs"]:
-        daemon.post("/jobs/%s/cancel" % running["id"])
+    # one that is told to stop before it listens has done no job
+    for running in wait_until(lambda: at_work(daemon)):
+        daemon.post("/jobs/%s/cancel" % running)
     t.equal("it ended as it should: ready", wait_until(lambda: daemon.get("/readyz").status == 200, 20), True)
     t.check("all workers are used again", wait_until(lambda: len(children(daemon, "worker")) == 2, 20))
     events = [line["event"] for line in daemon.log_lines()]
