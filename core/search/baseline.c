@@ -4,14 +4,14 @@
 #include "search/microbatch.h"
 #include "search/sublinear.h"
 
-/* Of the seconds of a search, so that most are left for what people do not do. */
+/* Of the seconds of a search from here on, so that most are left for what people do not do. */
 static const double SUBLINEAR_SHARE = 1.0 / 6, SHARE = 1.0 / 3;
 
+/* Does one more point fit? */
 static bool goes_on(struct mg_searcher *s, double share)
 {
-    const struct mg_observer *o = s->observer;
-    double most = s->options->max_seconds;
-    return mg_searcher_has_time(s) && (most <= 0 || o->now(o->context) - s->started < share * most);
+    double most = s->options->max_seconds, from = most > 0 ? s->prepared / most : 0;
+    return mg_searcher_fits(s, from + share * (1 - from), s->publish_seconds);
 }
 
 static void say_cut_short(struct mg_baseline_result *out)
@@ -106,6 +106,7 @@ static void sublinear_baseline(struct mg_searcher *s, struct mg_baseline_result 
 void mg_baselines(struct mg_searcher *s, struct mg_search_result *out)
 {
     out->baselines = MG_NEW_ARRAY(s->arena, struct mg_baseline_result, 2);
+    s->prepared = s->observer->now(s->observer->context) - s->started;
     sublinear_baseline(s, &out->baselines[out->baseline_count++]);
     microbatch_baseline(s, &out->baselines[out->baseline_count++]);
     for (uint32_t i = 0; i < out->baseline_count && s->observer->baseline; i++)

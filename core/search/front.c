@@ -132,8 +132,8 @@ enum mg_code mg_front_publish(struct mg_searcher *s, const struct mg_state *stat
 
 /* ---- thinning ---- */
 
-/* How much a front needs a point: a step between others; the best of a target; an end of the front or the answer. */
-enum { KEEP_STEP = 1, KEEP_TARGET, KEEP_ALWAYS };
+/* How much a front needs a point: a step between others; the best of a target; an end of the front; the answer. */
+enum { KEEP_STEP = 1, KEEP_TARGET, KEEP_END, KEEP_ALWAYS };
 
 /* Marks the states that are more than steps. Returns how many. */
 static uint32_t mark_essential(const struct mg_searcher *s, uint8_t *keep)
@@ -148,7 +148,9 @@ static uint32_t mark_essential(const struct mg_searcher *s, uint8_t *keep)
             if (a->state[i] ==
                 (target[t].latency > 0 ? mg_archive_within(a, target[t].latency) : mg_archive_under(a, target[t].peak)))
                 keep[i] = KEEP_TARGET;
-        if (i == 0 || i + 1 == a->count || a->state[i] == best)
+        if (i == 0 || i + 1 == a->count)
+            keep[i] = KEEP_END;
+        if (a->state[i] == best)
             keep[i] = KEEP_ALWAYS;
         kept += keep[i] != 0;
     }
@@ -292,27 +294,33 @@ static bool has_time(const struct mg_searcher *s, const struct mg_state *state)
 {
     if (state->shown || s->stopped_by == MG_STOPPED_EVALUATIONS || s->stopped_by == MG_STOPPED_EXHAUSTED)
         return true;
-    double now = s->observer->now(s->observer->context);
-    return s->stopped_by == MG_STOPPED_SECONDS ? now - s->started < s->options->max_seconds
-                                               : now - s->stopped < CANCELLED_S;
+    double then = s->observer->now(s->observer->context) + s->publish_seconds;
+    return s->stopped_by == MG_STOPPED_SECONDS ? then - s->started < s->options->max_seconds
+                                               : then - s->stopped < CANCELLED_S;
 }
 
-/* What is needed most comes first. */
-static void publish_marked(struct mg_searcher *s, struct mg_front *front, const uint8_t *keep,
+/* What is needed most comes first. False if there was no time for one of the ends. */
+static bool publish_marked(struct mg_searcher *s, struct mg_front *front, const uint8_t *keep,
                            struct mg_search_result *out)
 {
+    bool whole = true;
     for (uint8_t rank = KEEP_ALWAYS; rank >= KEEP_STEP; rank--)
         for (uint32_t i = 0; i < s->archive.count; i++) {
             struct mg_state *state = s->archive.state[i];
             struct mg_point *point = &out->front[out->front_count];
-            if (keep[i] != rank || (rank < KEEP_ALWAYS && !has_time(s, state)))
+            if (keep[i] != rank)
                 continue;
+            if (rank < KEEP_ALWAYS && !has_time(s, state)) {
+                whole &= rank != KEEP_END;
+                continue;
+            }
             if (!publish_one(s, front, state, point))
                 continue;
             if (!state->shown && s->observer->plan)
                 show(s, state, point);
             out->front_count++;
         }
+    return whole;
 }
 
 static bool is_reached(const struct mg_limits *limits, const struct mg_point *front, uint32_t count,
@@ -334,10 +342,13 @@ static void keep_pareto(const struct mg_limits *limits, struct mg_search_result 
     out->front_count = kept;
 }
 
-/* However short the search was, the front is nowhere worse than the baselines, whose plans are checked already. */
-static void add_baselines(const struct mg_searcher *s, struct mg_front *front, struct mg_search_result *out)
+/* However short the search was, the front is nowhere worse than the baselines, whose plans are checked already; nor,
+ * where its ends are not `whole`, than the original. */
+static void add_checked(const struct mg_searcher *s, struct mg_front *front, bool whole, struct mg_search_result *out)
 {
     const struct mg_limits limits = limits_of(s);
+    if (!whole && !is_reached(&limits, out->front, out->front_count, &out->original.figures))
+        out->front[out->front_count++] = out->original;
     for (uint32_t b = 0; b < out->baseline_count; b++)
         for (uint32_t i = 0; i < out->baselines[b].point_count; i++) {
             const struct mg_point *point = &out->baselines[b].points[i];
@@ -364,10 +375,10 @@ void mg_front_finish(struct mg_searcher *s, struct mg_front *front, struct mg_se
     uint8_t keep[MG_ARCHIVE_MAX + 1];
     uint32_t kept = thin(s, keep);
     out->front = front_of(s, out, kept);
-    publish_marked(s, front, keep, out);
+    bool whole = publish_marked(s, front, keep, out);
     if (out->front_count == 0) /* each was refused: the original stands, which was checked before all else */
         out->front[out->front_count++] = out->original;
-    add_baselines(s, front, out);
+    add_checked(s, front, whole, out);
     out->best = find_best(s, out);
     out->accepted = front->accepted;
     out->rejected = front->rejected;

@@ -40,11 +40,13 @@ static enum mg_code start_from_original(struct search_call *c, struct mg_error *
 {
     struct mg_searcher *s = &c->s;
     struct mg_plan *plan;
+    double before = s->observer->now(s->observer->context);
     enum mg_code code = mg_plan_original_priced(c->g, s->options->device, s->options->pricer, s->arena, &plan, err);
     if (code == MG_OK)
         code = mg_front_point(s, plan, 0, &c->out->original, err);
     if (code != MG_OK)
         return code;
+    s->publish_seconds = s->observer->now(s->observer->context) - before;
     const struct mg_scheme *none = mg_searcher_scheme(s, NULL, 0, err);
     struct mg_list list = mg_list_new(s->arena, s->pool.capacity);
     code = mg_list_from_scheme(s->p, none, NULL, s->scratch, &list, err);

@@ -9,18 +9,11 @@
 enum { LOOK_STRIDE = 64 };
 static const double LOOK_S = 0.01; /* between looks at the clock */
 
-/* The original, and if rewrites pay and there is time for them the graph with them: without and with those that trade
- * memory for time. */
 static enum mg_code build_problems(struct mg_searcher *s, struct mg_error *err)
 {
     enum mg_code code = mg_problem_build(s->g, s->options, s->arena, &s->variants[0].p, err);
     s->variant_count = code == MG_OK;
-    for (uint32_t joins = 0; joins < 2 && code == MG_OK && mg_searcher_has_time(s); joins++) {
-        struct mg_problem **out = &s->variants[s->variant_count].p;
-        code = mg_variant_build(s, joins, out, err);
-        s->variant_count += *out != NULL;
-    }
-    return code;
+    return code == MG_OK ? mg_variants_build(s, err) : code;
 }
 
 static void prepare_variant(struct mg_searcher *s, struct mg_variant *v, uint32_t capacity)
@@ -133,6 +126,13 @@ bool mg_searcher_has_time(struct mg_searcher *s)
         stop(s, cancelled ? MG_STOPPED_CANCELLED : MG_STOPPED_SECONDS);
     mg_searcher_report(s);
     return !cancelled && !late;
+}
+
+bool mg_searcher_fits(struct mg_searcher *s, double share, double seconds)
+{
+    const struct mg_observer *o = s->observer;
+    double most = s->options->max_seconds;
+    return mg_searcher_has_time(s) && (most <= 0 || o->now(o->context) - s->started + seconds < share * most);
 }
 
 bool mg_searcher_look(struct mg_searcher *s)

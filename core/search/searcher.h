@@ -50,6 +50,7 @@ struct mg_searcher {
     uint32_t unshown;       /* states that came into the archive since the observer was last shown all it wants */
     uint32_t showings;      /* how often it was shown what is new, */
     uint32_t shown_last;    /* and how many points the last time */
+    double prepared;        /* seconds from the start to the baselines */
     double publish_seconds; /* what publishing one plan takes: rises at once, falls slowly */
     bool stop;
     enum mg_stopped_by stopped_by;
@@ -83,6 +84,9 @@ bool mg_searcher_look(struct mg_searcher *s);
 
 /* The same for what evaluates nothing: no budget of evaluations cuts it short, only time and who cancels. */
 bool mg_searcher_has_time(struct mg_searcher *s);
+
+/* The same, and if there is a limit in seconds: does what takes `seconds` more end within that share of them? */
+bool mg_searcher_fits(struct mg_searcher *s, double share, double seconds);
 
 /* Tells the observer how far the search is (at most every quarter of a second). */
 void mg_searcher_report(struct mg_searcher *s);

@@ -10,12 +10,20 @@ struct kind {
     bool pays;
 };
 
+/* Of the seconds of a search, for trying; as much again for building what pays. */
+static const double TRY_SHARE = 1.0 / 10;
+/* For each operator of the graph; until one has been tried. */
+static const double TRY_S = 1e-5;
+
 struct chooser {
-    const struct mg_problem *p;
+    struct mg_searcher *s;
+    const struct mg_problem *p; /* the original */
     struct mg_arena *arena;
     struct kind *kinds;
     size_t kind_count, kind_capacity;
     double latency; /* of the original */
+    double try_seconds;
+    bool late; /* nothing more is tried */
 };
 
 static double latency_of(const struct chooser *c, const struct mg_graph *g, struct mg_arena *scratch)
@@ -59,11 +67,14 @@ static bool allowed(const struct chooser *c, const struct mg_rewrite_match *matc
 static enum mg_code tried_pays(struct chooser *c, const struct mg_rewrite_match *match, bool *pays,
                                struct mg_error *err)
 {
+    const struct mg_observer *o = c->s->observer;
     struct mg_graph *edited;
     struct mg_arena_mark mark = mg_arena_mark(c->arena);
+    double before = o->now(o->context);
     enum mg_code code = mg_rewrite_apply(c->p->g, &match->edit, 1, c->arena, &edited, err);
     *pays = code == MG_OK && latency_of(c, edited, c->arena) < c->latency;
     mg_arena_rewind(c->arena, mark);
+    c->try_seconds = o->now(o->context) - before;
     return code;
 }
 
@@ -79,6 +90,9 @@ static enum mg_code match_pays(struct chooser *c, const struct mg_rewrite_match 
             *pays = c->kinds[k].pays;
             return MG_OK;
         }
+    c->late = c->late || !mg_searcher_fits(c->s, TRY_SHARE, c->try_seconds);
+    if (c->late)
+        return MG_OK;
     enum mg_code code = tried_pays(c, match, pays, err);
     *MG_PUSH(c->arena, c->kinds, c->kind_count, c->kind_capacity) = (struct kind){hash, *pays};
     return code;
@@ -101,30 +115,44 @@ static enum mg_code build_edited(const struct mg_problem *original, const struct
     return MG_OK;
 }
 
-enum mg_code mg_variant_build(struct mg_searcher *s, bool joins, struct mg_problem **out, struct mg_error *err)
+/* One variant; *out stays NULL where there is nothing to gain. */
+static enum mg_code build_variant(struct chooser *c, bool joins, struct mg_problem **out, struct mg_error *err)
 {
-    const struct mg_problem *original = s->variants[0].p;
+    struct mg_searcher *s = c->s;
     struct mg_rewrite_match *matches;
     uint32_t count, kept = 0, joining = 0;
-    if (!(s->options->techniques & MG_TECHNIQUE_REWRITE) || s->options->numerics == MG_NUMERICS_EXACT)
-        return MG_OK;
-    enum mg_code code = mg_rewrite_find(original->g, joins, s->arena, &matches, &count, err);
+    enum mg_code code = mg_rewrite_find(c->p->g, joins, s->arena, &matches, &count, err);
     if (code != MG_OK || count == 0)
         return code;
-    struct chooser c = {.p = original, .arena = s->arena};
-    struct mg_arena_mark mark = mg_arena_mark(s->arena);
-    c.latency = latency_of(&c, original->g, s->arena);
-    mg_arena_rewind(s->arena, mark);
     struct mg_edit *edits = MG_NEW_ARRAY(s->arena, struct mg_edit, count);
-    for (uint32_t i = 0; i < count && code == MG_OK && mg_searcher_has_time(s); i++) {
+    for (uint32_t i = 0; i < count && code == MG_OK; i++) {
         bool pays;
-        code = match_pays(&c, &matches[i], &pays, err);
+        code = match_pays(c, &matches[i], &pays, err);
         if (code == MG_OK && pays) {
             edits[kept++] = matches[i].edit;
             joining += matches[i].joins;
         }
     }
-    if (code != MG_OK || !mg_searcher_has_time(s) || kept == 0 || (joins && joining == 0))
+    if (code != MG_OK || kept == 0 || (joins && joining == 0) ||
+        !mg_searcher_fits(s, 2 * TRY_SHARE, 2 * c->try_seconds))
         return code;
-    return build_edited(original, s->options, edits, kept, joins, s->arena, out, err);
+    return build_edited(c->p, s->options, edits, kept, joins, s->arena, out, err);
+}
+
+enum mg_code mg_variants_build(struct mg_searcher *s, struct mg_error *err)
+{
+    const struct mg_graph *g = s->g;
+    struct chooser c = {.s = s, .p = s->variants[0].p, .arena = s->arena, .try_seconds = TRY_S * (double)g->op_count};
+    enum mg_code code = MG_OK;
+    if (!(s->options->techniques & MG_TECHNIQUE_REWRITE) || s->options->numerics == MG_NUMERICS_EXACT)
+        return MG_OK;
+    struct mg_arena_mark mark = mg_arena_mark(s->arena);
+    c.latency = latency_of(&c, g, s->arena);
+    mg_arena_rewind(s->arena, mark);
+    for (uint32_t joins = 0; joins < 2 && code == MG_OK && mg_searcher_fits(s, TRY_SHARE, c.try_seconds); joins++) {
+        struct mg_problem **out = &s->variants[s->variant_count].p;
+        code = build_variant(&c, joins, out, err);
+        s->variant_count += *out != NULL;
+    }
+    return code;
 }

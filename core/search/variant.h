@@ -4,9 +4,9 @@
 
 #include "search/searcher.h"
 
-/* Of the searcher's original. *out stays NULL where no rewrite is allowed, or none pays, or the search stops before it
- * is known. With `joins` those rewrites too that trade memory for time; *out stays NULL where none of them pays. */
-enum mg_code mg_variant_build(struct mg_searcher *s, bool joins, struct mg_problem **out,
-                              struct mg_error *err) MG_WARN_UNUSED;
+/* Adds to the searcher's variants, behind the original, the graph with the rewrites that pay: without and with those
+ * that trade memory for time. Neither where no rewrite is allowed, or none pays. Of the search's seconds they take a
+ * share: a rewrite that has not been tried by then is passed over. */
+enum mg_code mg_variants_build(struct mg_searcher *s, struct mg_error *err) MG_WARN_UNUSED;
 
 #endif

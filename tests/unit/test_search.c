@@ -4,6 +4,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "search/baseline.h"
+#include "search/front.h"
 #include "search/microbatch.h"
 #include "search/publish.h"
 #include "search/sublinear.h"
@@ -551,6 +553,101 @@ Test(search, seconds_end_in_every_phase)
         check_stopped(&b, &r, seconds - 1);
         close_network(&b);
     }
+}
+
+/* Each kind of rewrite is tried on the whole graph. */
+Test(search, trying_rewrites_leaves_time_for_the_rest)
+{
+    static const struct mg_zoo_option deep[] = {
+        {"variant", "paper"}, {"batch", "2"}, {"seq_len", "8"}, {"layers", "24"}};
+    double time = 0;
+    const struct mg_observer observer = {.now = clock_by_looks, .context = &time};
+    struct bench b;
+    struct mg_search_result r;
+    struct mg_error err;
+    open_network(&b, "bert-tiny", deep, 4, true);
+    b.options.max_evaluations = 0;
+    b.options.max_seconds = 100;
+    cr_assert_eq(mg_search(b.g, &b.options, &observer, &b.arena, &r, &err), MG_OK, "%s", err.message);
+    cr_assert_gt(r.baselines[0].point_count + r.baselines[1].point_count, 0u, "%s, %s", r.baselines[0].not_applicable,
+                 r.baselines[1].not_applicable);
+    cr_assert_gt(r.evaluations, 0u);
+    close_network(&b);
+}
+
+static uint32_t baseline_points(struct mg_searcher *s, double publish_seconds)
+{
+    struct mg_search_result r = {0};
+    s->publish_seconds = publish_seconds;
+    mg_baselines(s, &r);
+    return r.baselines[0].point_count + r.baselines[1].point_count;
+}
+
+/* The original, and parts of it by hand. */
+static void fill_archive(struct mg_searcher *s)
+{
+    struct mg_region region;
+    struct mg_error why;
+    struct mg_list list = mg_list_new(s->arena, s->pool.capacity);
+    cr_assert(mg_microbatch_region(s, &region, &why), "%s", why.message);
+    for (uint32_t parts = 1; parts <= 6; parts++) {
+        region.parts = parts;
+        const struct mg_scheme *scheme = mg_searcher_scheme(s, &region, parts > 1, &why);
+        cr_assert_eq(mg_list_from_scheme(s->p, scheme, NULL, s->scratch, &list, &why), MG_OK, "%s", why.message);
+        mg_searcher_try(s, scheme, &list);
+    }
+    cr_assert_geq(s->archive.count, 3u, "%u", s->archive.count);
+}
+
+static enum mg_code publish_late(void *context, struct mg_error *err)
+{
+    struct bench *b = context;
+    struct mg_searcher *s = &b->s;
+    struct mg_front front = {0};
+    struct mg_search_result r = {0};
+    struct mg_plan *plan;
+    double *time = s->observer->context;
+    cr_assert_eq(mg_searcher_init(s, b->g, err), MG_OK);
+    cr_assert_eq(mg_plan_original(b->g, b->options.device, s->arena, &plan, err), MG_OK);
+    cr_assert_eq(mg_front_point(s, plan, 0, &r.original, err), MG_OK);
+    s->original = (struct mg_cost){.latency = plan->figures.latency_s, .peak = plan->figures.peak_bytes};
+    s->original_arena = plan->figures.arena_bytes;
+    cr_assert_eq(baseline_points(s, 3), 0u, "a third of 8 seconds is less than 3");
+    cr_assert_gt(baseline_points(s, 1e-3), 3u);
+    fill_archive(s);
+    s->stop = true;
+    s->stopped_by = MG_STOPPED_SECONDS;
+    *time += s->options->max_seconds - 1;
+    s->publish_seconds = 2;
+    mg_front_finish(s, &front, &r);
+    cr_assert_eq(front.accepted, 1u, "the answer alone");
+    cr_assert_eq(r.front_count, 2u, "and the original, which was checked before");
+    cr_assert_eq(r.front[0].figures.latency_s, s->original.latency);
+    cr_assert_not_null(r.front[r.best].plan);
+    mg_searcher_release(s);
+    return MG_OK;
+}
+
+static enum mg_code publish_late_guarded(void *context, struct mg_error *err)
+{
+    struct bench *b = context;
+    return mg_arena_guard(&b->scratch, publish_late, b, err);
+}
+
+Test(search, nothing_is_published_that_would_not_end_in_time)
+{
+    struct bench b;
+    struct mg_error err;
+    double time = 100;
+    const struct mg_observer observer = {.now = read_time, .context = &time};
+    open_network(&b, "bert-tiny", paper, 3, true);
+    b.options.max_evaluations = 0;
+    b.options.max_seconds = 8;
+    b.options.memory_ratio = 0.5;
+    b.s = (struct mg_searcher){.options = &b.options, .observer = &observer, .arena = &b.arena, .scratch = &b.scratch};
+    b.s.memo.arena = &b.arena;
+    cr_assert_eq(mg_arena_guard(&b.arena, publish_late_guarded, &b, &err), MG_OK, "%s", err.message);
+    close_network(&b);
 }
 
 /* ---- numerics ---- */
