@@ -1,9 +1,10 @@
 /* Plans measured as wholes: who asked, which agent is at it, what it found.
  *
- * Part of the store's interface; the rules of store.h hold. A wish is leased to one agent at a time; that the agent
- * lives (mg_store_put_agent) renews the lease, and it may give the wish back. An agent that asks again gets its own one
- * back, for it has lost it. After MG_MEASURED_ATTEMPTS leases without an answer a wish fails:
- * such a plan ends its agents. Every change raises the revision of the job. */
+ * Part of the store's interface; the rules of store.h hold. A wish is leased to one agent at a time; that the agent is
+ * measuring, on a device of the same class (mg_store_put_agent), renews the lease, and it may give the wish back. An
+ * agent that asks again gets its own one back, for it has lost it. After MG_MEASURED_ATTEMPTS leases without an answer
+ * a wish fails: such a plan ends its agents. Every change raises the revision of the job.
+ */
 #ifndef MG_STORE_MEASURED_H
 #define MG_STORE_MEASURED_H
 

@@ -103,7 +103,9 @@ void mg_op_run_put_agent(struct mg_op *op, struct mg_db *db)
     if (mg_op_ok(op, db)) {
         MG_RUN(db, TOUCH_AGENT, mg_int(id), mg_int(class), mg_text(agent->host), mg_text(agent->version),
                mg_text(agent->uuid), mg_text(agent->state), mg_int(mg_store_now(op->store)), mg_real(agent->canary_s));
-        MG_RUN(db, RENEW_MEASURED, mg_int(id), mg_int(mg_store_now(op->store) + MG_MEASURED_LEASE_MS));
+    }
+    if (mg_op_ok(op, db) && strcmp(agent->state, "measuring") == 0) {
+        MG_RUN(db, RENEW_MEASURED, mg_int(id), mg_int(class), mg_int(mg_store_now(op->store) + MG_MEASURED_LEASE_MS));
     }
     struct mg_store_timings *answer = MG_NEW(&op->arena, struct mg_store_timings);
     answer->class = agent->class;
@@ -279,15 +281,23 @@ static bool drifts(const struct mg_timing_row *row, const struct others *others)
            fabs(row->median_s - others->newest_s) > DRIFT_SLACK * others->newest_s;
 }
 
+/* A failure is in no snapshot: it makes no generation. */
+static struct mg_val valid_from(struct adding *a, const struct mg_timing_row *row, bool suspect)
+{
+    if (row->status != MG_TIMING_OK) {
+        return mg_int(mg_timing_generation(a->db));
+    }
+    return mg_int_or_null(suspect ? 0 : generation_of(a), 0);
+}
+
 static void insert_row(struct adding *a, const struct mg_timing_row *row, int64_t signature, bool suspect, bool drift)
 {
-    const struct mg_val values[] = {
-        mg_int(a->batch_id),   mg_int(row->row),        mg_int(a->family),
-        mg_int(a->class),      mg_int(signature),       mg_int(a->agent),
-        mg_int(row->status),   mg_int(row->n),          mg_real(row->median_s),
-        mg_real(row->mad_s),   mg_real(row->min_s),     mg_int((int64_t)row->workspace),
-        mg_real(row->model_s), mg_real(row->clock_mhz), mg_int(row->throttled),
-        mg_int(a->at),         mg_int(drift),           mg_int_or_null(suspect ? 0 : generation_of(a), 0)};
+    const struct mg_val values[] = {mg_int(a->batch_id),   mg_int(row->row),        mg_int(a->family),
+                                    mg_int(a->class),      mg_int(signature),       mg_int(a->agent),
+                                    mg_int(row->status),   mg_int(row->n),          mg_real(row->median_s),
+                                    mg_real(row->mad_s),   mg_real(row->min_s),     mg_int((int64_t)row->workspace),
+                                    mg_real(row->model_s), mg_real(row->clock_mhz), mg_int(row->throttled),
+                                    mg_int(a->at),         mg_int(drift),           valid_from(a, row, suspect)};
     mg_db_run(a->db, MG_STMT_ADD_ROW, values, sizeof values / sizeof values[0]);
 }
 
@@ -313,7 +323,7 @@ static void add_measured(struct adding *a, const struct mg_timing_row *row, int6
     }
 }
 
-/* A row that is there, sent again; no profile named its device when it came. */
+/* A row that is there, sent again as it is; no profile named its device when it came. */
 static void judge_late(struct adding *a, const struct mg_timing_row *row, int64_t id)
 {
     struct kind *kind = kind_of(a, row->op);
@@ -335,8 +345,12 @@ static int64_t find_row(struct adding *a, const struct mg_timing_row *row)
         a->highest = row->row;
         return ABSENT;
     }
-    return mg_timing_number(
-        a->db, MG_BIND(a->db, FIND_ROW, mg_int(a->batch_id), mg_int(row->row), mg_real(row->median_s)), ABSENT);
+    uint64_t key[2] = {row->key.lo, row->key.hi};
+    return mg_timing_number(a->db,
+                            MG_BIND(a->db, FIND_ROW, mg_int(a->batch_id), mg_int(row->row), mg_real(row->median_s),
+                                    mg_int(row->throttled), mg_int(a->class),
+                                    mg_bytes((struct mg_blob){key, sizeof key})),
+                            ABSENT);
 }
 
 static void add_row(struct adding *a, const struct mg_timing_row *row)
@@ -364,10 +378,33 @@ static void add_row(struct adding *a, const struct mg_timing_row *row)
 
 /* ---- batches ---- */
 
+static bool is_distrusted(const struct mg_timing_batch *b)
+{
+    double slow = b->canary_before_s > b->canary_after_s ? b->canary_before_s : b->canary_after_s;
+    return b->busy || (b->canary_best_s > 0 && slow > CANARY_SLACK * b->canary_best_s);
+}
+
+/* Of a batch that is known, what was said of it at first counts too. 0: it is new. */
+static int64_t known_batch(struct adding *a)
+{
+    sqlite3_stmt *stmt = MG_BIND(a->db, BATCH_BY_NAME, mg_int(a->agent), mg_text(a->batch->batch));
+    if (!mg_db_row(a->db, stmt)) {
+        return 0;
+    }
+    int64_t id = sqlite3_column_int64(stmt, 0);
+    const struct mg_timing_batch before = {.canary_before_s = sqlite3_column_double(stmt, 1),
+                                           .canary_after_s = sqlite3_column_double(stmt, 2),
+                                           .canary_best_s = sqlite3_column_double(stmt, 3),
+                                           .busy = sqlite3_column_int(stmt, 4) != 0};
+    a->distrusted = a->distrusted || is_distrusted(&before);
+    mg_db_end(stmt);
+    return id;
+}
+
 static int64_t batch_number(struct adding *a)
 {
     const struct mg_timing_batch *b = a->batch;
-    int64_t id = mg_timing_number(a->db, MG_BIND(a->db, BATCH_BY_NAME, mg_int(a->agent), mg_text(b->batch)), 0);
+    int64_t id = known_batch(a);
     a->highest = id == 0 ? -1 : INT64_MAX;
     if (id == 0) {
         id = mg_timing_number(a->db,
@@ -378,12 +415,6 @@ static int64_t batch_number(struct adding *a)
                               0);
     }
     return id;
-}
-
-static bool is_distrusted(const struct mg_timing_batch *b)
-{
-    double slow = b->canary_before_s > b->canary_after_s ? b->canary_before_s : b->canary_after_s;
-    return b->busy || (b->canary_best_s > 0 && slow > CANARY_SLACK * b->canary_best_s);
 }
 
 static void add_batch(struct mg_op *op, struct mg_db *db, const struct mg_timing_batch *batch,
@@ -409,6 +440,9 @@ static void add_batch(struct mg_op *op, struct mg_db *db, const struct mg_timing
     a.batch_id = batch_number(&a);
     for (size_t i = 0; i < batch->n_rows && mg_op_ok(op, db); i++) {
         add_row(&a, &batch->rows[i]);
+    }
+    if (answer->added > before) {
+        MG_RUN(db, TOUCH_BATCH, mg_int(a.batch_id), mg_int(a.now));
     }
     save_ratios(&a);
     MG_RUN(db, COUNT_AGENT, mg_int(a.agent), mg_int(answer->added - before), mg_int(a.now));

@@ -62,7 +62,8 @@ void mg_store_put_agent(mg_store *store, const struct mg_timing_agent *agent, mg
  * result.timings: wants, class. */
 void mg_store_claim_timings(mg_store *store, const char *agent, const char *token, bool any_agent, int max,
                             double seconds, mg_store_cb *cb, void *ctx);
-/* `by`: "agent", "token" or "host". Rows measured at `since` or later are valid no more. */
+/* `by`: "agent", "token" or "host". Rows measured at `since` or later, as they say, or of a batch of which something
+ * came then, are valid no more. */
 void mg_store_revoke_timings(mg_store *store, const char *by, const char *name, int64_t since, mg_store_cb *cb,
                              void *ctx);
 /* What a graph needs on devices of these models (JSON array of names, and "class:ID"); replaces nothing. */

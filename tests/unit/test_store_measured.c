@@ -42,13 +42,15 @@ static const struct measured_got *asked(void)
 
 #define ASK(op, ...) (mg_store_##op(f.store, __VA_ARGS__, on_measured, &got), asked())
 
+static const char *state = "idle"; /* of the agents that are put */
+
 static void put_agent_of(const char *name, const char *token, const char *model, const char *class_id, const char *key)
 {
     const struct mg_timing_agent agent = {.name = name,
                                           .host = "host",
                                           .version = "1",
                                           .uuid = "",
-                                          .state = "idle",
+                                          .state = state,
                                           .token = token,
                                           .class = {class_id, model, key}};
     cr_assert_eq(DO(&f, put_agent, &agent)->code, MG_STORE_OK);
@@ -155,6 +157,7 @@ Test(store_measured, an_agent_that_lives_keeps_its_lease)
 {
     int64_t number = ASK(want_measured, A, P1, NULL, "me")->one.number;
     cr_assert_eq(ASK(claim_measured, "one", "t1", false)->one.number, number);
+    state = "measuring";
     for (int i = 0; i < 3; i++) {
         fixture_set_now(&f, f.now + MG_MEASURED_LEASE_MS - 1);
         put_agent("one", "t1", "card", "00000000000000aa");
@@ -165,6 +168,20 @@ Test(store_measured, an_agent_that_lives_keeps_its_lease)
     put_agent("one", "t1", "card", "00000000000000aa");
     fixture_set_now(&f, f.now + MG_MEASURED_LEASE_MS);
     cr_expect_eq(ASK(claim_measured, "one", "t1", false)->one.number, number, "nobody renews the lease of another");
+}
+
+/* It has lost what it had: another process, or another device. */
+Test(store_measured, who_is_not_at_it_keeps_no_lease)
+{
+    int64_t number = ASK(want_measured, A, P1, NULL, "me")->one.number;
+    cr_assert_eq(ASK(claim_measured, "one", "t1", false)->one.number, number);
+    fixture_set_now(&f, f.now + MG_MEASURED_LEASE_MS - 1);
+    put_agent("one", "t1", "card", "00000000000000aa");
+    state = "measuring";
+    put_agent("one", "t1", "abacus", "00000000000000cc");
+    cr_expect_eq(ASK(claim_measured, "two", "t2", false)->n, 0, "not yet");
+    fixture_set_now(&f, f.now + 1);
+    cr_expect_eq(ASK(claim_measured, "two", "t2", false)->one.number, number);
 }
 
 Test(store_measured, a_wish_given_back_is_anybodys)

@@ -1,104 +1,10 @@
-/* The timing cache in the store: nothing is added twice, suspects wait for agreement, leases end, what is revoked is
- * gone from later generations and stays in earlier ones. */
-#include <criterion/criterion.h>
+/* The timing cache in the store: nothing is added twice, leases end, what is revoked is gone from later generations and
+ * stays in earlier ones. */
 #include <stdatomic.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "device/timings.h"
-#include "store/store_priv.h"
-#include "store/timings.h"
-#include "store_util.h"
-
-#define CLASS "00000000000000aa"
-
-static struct fixture f;
-static struct timings_got {
-    enum mg_store_code code;
-    int64_t generation, added, known, suspect, unjudged, confirmed, settled;
-    size_t n_wants, n_rows, n_jobs, total;
-    char first[64];
-    bool known_graph;
-    int snapshot; /* or -1 */
-    bool suspects[16], revoked[16], drifts[16];
-} got;
-
-static void on_timings(void *ctx, const struct mg_store_result *result)
-{
-    struct timings_got *g = ctx;
-    const struct mg_store_timings *t = result->timings;
-    *g = (struct timings_got){.code = result->code, .snapshot = -1};
-    if (!t) {
-        g->snapshot = result->fd > 0 ? dup(result->fd) : -1;
-        return;
-    }
-    g->known_graph = t->graph_known;
-    g->generation = t->generation;
-    g->added = t->added;
-    g->known = t->known;
-    g->suspect = t->suspect;
-    g->unjudged = t->unjudged;
-    g->confirmed = t->confirmed;
-    g->settled = t->settled;
-    g->n_wants = t->n_wants;
-    g->n_rows = t->n_rows;
-    g->n_jobs = t->n_jobs;
-    g->total = (size_t)t->total;
-    if (t->n_wants) {
-        got_text(g->first, sizeof g->first, t->wants[0].signature);
-    }
-    for (size_t i = 0; i < t->n_rows && i < 16; i++) {
-        g->suspects[i] = t->rows[i].suspect;
-        g->revoked[i] = t->rows[i].revoked;
-        g->drifts[i] = t->rows[i].drifts;
-    }
-}
-
-static const struct timings_got *asked(void)
-{
-    fixture_wait(&f);
-    return &got;
-}
-
-#define ASK(op, ...) (mg_store_##op(f.store, __VA_ARGS__, on_timings, &got), asked())
-
-static struct mg_timing_row row_of(uint32_t number, const char *signature, double seconds)
-{
-    return (struct mg_timing_row){.row = number,
-                                  .op = "add",
-                                  .signature = signature,
-                                  .key = {strlen(signature) * 1000003 + (unsigned char)signature[0], 7},
-                                  .n = 9,
-                                  .median_s = seconds,
-                                  .mad_s = seconds / 100,
-                                  .min_s = seconds,
-                                  .model_s = 1e-3,
-                                  .floor_s = 1e-5};
-}
-
-static const char *class_id = CLASS;
-static int64_t measured_at; /* as batches say; 0: now */
-
-static const struct timings_got *post(const char *agent, const char *token, const char *name,
-                                      const struct mg_timing_row *rows, size_t n)
-{
-    const struct mg_timing_batch batch = {.agent = agent,
-                                          .host = "host",
-                                          .version = "1",
-                                          .batch = name,
-                                          .token = token,
-                                          .class = {class_id, "card", "{\"device\":\"card\"}"},
-                                          .at = measured_at,
-                                          .rows = rows,
-                                          .n_rows = n};
-    return ASK(add_timings, &batch, 1);
-}
-
-static const struct timings_got *list(void)
-{
-    const struct mg_timing_query all = {.suspect = -1, .limit = 100};
-    return ASK(list_timings, &all);
-}
+#include "timings_util.h"
 
 static atomic_bool held;
 
@@ -138,123 +44,6 @@ Test(store_timings, a_retry_adds_nothing)
     cr_expect_eq(got.generation, generation + 1);
     cr_expect_eq(post("one", "other", "b3", rows, 1)->code, MG_STORE_CONFLICT, "an agent belongs to its token");
     cr_expect_eq(list()->n_rows, 5);
-}
-
-Test(store_timings, a_suspect_waits_for_another_agent_or_day)
-{
-    const struct mg_timing_row good[] = {row_of(0, "a", 1e-3), row_of(1, "bb", 1e-3), row_of(2, "ccc", 1e-3)};
-    const struct mg_timing_row slow = row_of(0, "dddd", 8e-3), fast = row_of(0, "eeeee", 1e-6);
-    post("one", "t", "b1", good, 3);
-    cr_expect_eq(post("one", "t", "b2", &slow, 1)->suspect, 1, "more than five times what its kind takes");
-    cr_expect_eq(post("one", "t", "b3", &slow, 1)->suspect, 1, "the same agent on the same day proves nothing");
-    cr_expect_eq(post("one", "t", "b4", &fast, 1)->suspect, 1, "faster than the device can be");
-    cr_expect_eq(post("two", "u", "b1", &slow, 1)->confirmed, 2, "another agent agrees");
-    cr_expect_eq(got.suspect, 0);
-    fixture_set_now(&f, f.now + 24 * 3600 * 1000);
-    cr_expect_eq(post("one", "t", "b5", &fast, 1)->confirmed, 1, "or the same on another day");
-}
-
-Test(store_timings, nobody_is_somebody_else)
-{
-    const struct mg_timing_row slow = row_of(0, "dddd", 8e-3);
-    measured_at = f.now - 24 * 3600 * 1000;
-    cr_expect_eq(post("one", "t", "b1", &slow, 1)->suspect, 1);
-    measured_at = f.now;
-    cr_expect_eq(post("one", "t", "b2", &slow, 1)->suspect, 1, "days are those of the store, not what batches say");
-    cr_expect_eq(post("two", "t", "b1", &slow, 1)->suspect, 1,
-                 "one token is one party, whatever its agents are called");
-    fixture_set_now(&f, f.now + 24 * 3600 * 1000);
-    cr_expect_eq(post("one", "t", "b3", &slow, 1)->confirmed, 3, "which agrees with itself on another day");
-    measured_at = 0;
-    const struct mg_timing_row odd = row_of(0, "eeeee", 8e-3);
-    post("three", "", "b1", &odd, 1);
-    cr_expect_eq(post("four", "", "b1", &odd, 1)->confirmed, 1, "where there are no tokens an agent is its name");
-}
-
-Test(store_timings, who_measures_badly_does_not_agree_with_everything)
-{
-    struct mg_timing_row slow = row_of(0, "dddd", 8e-3), vague = row_of(0, "dddd", 8.0);
-    post("one", "t", "b1", &slow, 1);
-    vague.mad_s = vague.median_s;
-    cr_expect_eq(post("two", "u", "b1", &vague, 1)->suspect, 1, "a thousand times as long");
-    vague.median_s = 12e-3;
-    cr_expect_eq(post("two", "u", "b2", &vague, 1)->suspect, 1, "half as long again");
-    vague.median_s = 9e-3;
-    cr_expect_eq(post("two", "u", "b3", &vague, 1)->confirmed, 1, "not further than three tenths");
-    vague = row_of(0, "a", 1e-3);
-    post("one", "t", "b2", &vague, 1);
-    vague.median_s = vague.mad_s = 2e-3;
-    post("two", "u", "b4", &vague, 1);
-    list();
-    cr_expect(got.n_rows == 6 && got.drifts[5], "nor is its drift hidden");
-}
-
-/* Rows of `factor` times what the model says, of operators that nobody has measured yet. */
-static const struct timings_got *post_factor(const char *agent, const char *name, double factor)
-{
-    struct mg_timing_row rows[4];
-    char texts[4][64];
-    for (uint32_t i = 0; i < 4; i++) {
-        snprintf(texts[i], sizeof texts[i], "%s%u", name, i);
-        rows[i] = row_of(i, texts[i], 1e-3 * factor);
-        rows[i].key = mg_hash_bytes(texts[i], strlen(texts[i]), 0);
-        rows[i].floor_s = 0;
-    }
-    return post(agent, agent, name, rows, 4);
-}
-
-Test(store_timings, first_rows_do_not_vouch_for_themselves)
-{
-    cr_expect_eq(post_factor("one", "fast", 1e-3)->suspect, 4, "a thousand times too fast, and all alike");
-    cr_expect_eq(got.generation, 0, "nothing has a price by them");
-    cr_expect_eq(post_factor("one", "slow", 10)->suspect, 4, "too slow");
-    cr_expect_eq(post_factor("two", "fast", 1e-3)->confirmed, 4, "another agent agrees");
-    cr_expect_eq(post_factor("one", "faster", 0.5e-3)->suspect, 0, "from now on that is what this kind takes");
-}
-
-Test(store_timings, nobody_leads_the_ratios_away)
-{
-    cr_expect_eq(post_factor("one", "a", 1 / 4.9)->suspect, 0);
-    cr_expect_eq(post_factor("one", "b", 1 / 24.0)->suspect, 0, "within the band of what was accepted");
-    cr_expect_eq(post_factor("one", "c", 1 / 110.0)->suspect, 4, "but not of what that led to");
-}
-
-Test(store_timings, another_class_of_the_model_knows_the_kind)
-{
-    post_factor("one", "a", 20);
-    cr_expect_eq(post_factor("two", "a", 20)->confirmed, 4);
-    class_id = "00000000000000bb"; /* another driver, say */
-    cr_expect_eq(post_factor("three", "b", 25)->suspect, 0);
-    cr_expect_eq(post_factor("four", "c", 1.0 / 20)->suspect, 4);
-}
-
-Test(store_timings, what_nothing_judges_waits_until_a_profile_is_there)
-{
-    struct mg_timing_row rows[] = {row_of(0, "a", 1e-3), row_of(1, "bb", 1e-6), row_of(2, "ccc", 1e-3)};
-    for (int i = 0; i < 3; i++)
-        rows[i].model_s = rows[i].floor_s = 0;
-    cr_expect_eq(post("one", "t", "b1", rows, 3)->suspect, 3);
-    cr_expect_eq(got.unjudged, 3);
-    cr_expect_eq(post("one", "t", "b1", rows, 3)->unjudged, 3, "sent again nothing has changed");
-    for (int i = 0; i < 3; i++)
-        rows[i].model_s = 1e-3;
-    rows[2].median_s = 1.5e-3;
-    cr_expect_eq(post("one", "t", "b1", rows, 3)->confirmed, 1, "the profile has come");
-    cr_expect(got.known == 3 && got.unjudged == 0);
-    list();
-    cr_expect(!got.suspects[0], "plausible");
-    cr_expect(got.suspects[1], "a thousand times too fast");
-    cr_expect(got.suspects[2], "another time is another row's");
-    cr_expect_eq(post("one", "t", "b1", rows, 2)->confirmed, 0, "judged once");
-}
-
-Test(store_timings, drift_is_marked)
-{
-    const struct mg_timing_row before = row_of(0, "a", 1e-3), after = row_of(0, "a", 2e-3);
-    post("one", "t", "b1", &before, 1);
-    post("one", "t", "b2", &after, 1);
-    list();
-    cr_expect(got.n_rows == 2 && !got.drifts[0] && got.drifts[1]);
 }
 
 Test(store_timings, wants_are_leased_to_one_and_leases_end)
@@ -308,6 +97,25 @@ Test(store_timings, failures_are_asked_again)
     expect_wanted(1, "bb", "within thirty days");
     fixture_set_now(&f, begin + MG_TIMING_FAILURE_DAYS * 24LL * HOUR_MS);
     expect_wanted(2, "a", "kernels may have been written after thirty days");
+}
+
+Test(store_timings, failures_make_no_generation)
+{
+    const struct mg_store_submission job = any_submission("aaaaaaaaaaaa");
+    const struct mg_timing_row good = row_of(0, "a", 1e-3);
+    struct mg_timing_row bad[] = {row_of(0, "bb", 0), row_of(1, "ccc", 0)};
+    bad[0].status = MG_TIMING_UNSUPPORTED;
+    bad[1].status = MG_TIMING_NOMEM;
+    cr_expect_eq(post("two", "t", "b1", bad, 2)->generation, 0);
+    int64_t generation = post("one", "t", "b1", &good, 1)->generation;
+    cr_expect_eq(post("two", "t", "b2", bad, 2)->generation, generation, "nothing has another price");
+    list();
+    cr_expect(got.n_rows == 5 && !got.suspects[0] && !got.suspects[1] && !got.suspects[3] && !got.suspects[4]);
+    DO(&f, submit, &job);
+    cr_expect_eq(DO(&f, set_timings, job.id, CLASS, generation)->code, MG_STORE_OK);
+    cr_expect_eq(ASK(revoke_timings, "agent", "two", 0)->added, 4);
+    cr_expect_eq(got.n_jobs, 0, "nor has anybody used them");
+    cr_expect(ASK(revoke_timings, "agent", "one", 0)->n_jobs == 1 && got.added == 1);
 }
 
 /* Nobody wants them any more: a hundred days see each measured again once. */
