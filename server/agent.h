@@ -6,10 +6,20 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "device/signature.h"
 #include "server/batch.h"
 
 /* Of the device memory that is free, what an agent may use: others live there too. */
 #define MG_AGENT_MEMORY 0.25
+
+/* What an agent is at, in memory that it shares with the process that watches it: who goes on after it knows which
+ * operator or plan it was that ended it, or made the device fail for good. */
+struct mg_agent_note {
+    char op[64], signature[MG_SIGNATURE_MAX + 1]; /* "": none */
+    int64_t plan;                                 /* its number; 0: none */
+    unsigned crashes;                             /* in a row */
+    unsigned long measured, discarded, plans;
+};
 
 struct mg_agent {
     const char *server, *token, *device, *lock_dir; /* lock_dir: NULL, the common one */
@@ -23,9 +33,9 @@ struct mg_agent {
     struct mg_canary canary;
     char who[128];
     double told_at;
-    unsigned long measured, discarded, plans;
-    unsigned bad_batches, lost; /* in a row */
-    char idle[400];             /* why there was nothing to do, as it was said last; "" while there is */
+    struct mg_agent_note *note;
+    unsigned bad_batches, failures, lost; /* in a row; failures: of the device */
+    char idle[400];                       /* why there was nothing to do, as it was said last; "" while there is */
     double explained_at;
 };
 
@@ -39,7 +49,13 @@ enum mg_agent_turn {
 
 /* Told to stop, or the time is over. */
 bool mg_agent_over(const struct mg_agent *a);
-bool mg_agent_open(const struct mg_agent *a, struct mg_engine **engine);
+
+/* ---- agent_guard.c ---- */
+/* Splits the process, before any device is opened. True: this is the one that works. False: this one watched it, and
+ * those that went on where it was ended by what it measured; *code is the exit status of the last. a->note is both's;
+ * what ends the process must not be noted twice. */
+bool mg_agent_guard(struct mg_agent *a, int *code);
+
 /* ---- agent_talk.c ---- */
 /* In steps, so that a signal or the end of the time is seen; tells meanwhile that the agent lives. */
 void mg_agent_rest(struct mg_agent *a, const char *state, double seconds);

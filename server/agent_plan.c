@@ -180,6 +180,9 @@ static enum mg_agent_turn work_on(struct work *w)
     json_t *answer;
     if (!fetch(w, reason, sizeof reason))
         return MG_TURN_END;
+    if (w->agent->note->plan == w->number)
+        snprintf(reason, sizeof reason, "the agent did not survive executing it");
+    w->agent->note->plan = w->number;
     mg_arena_init(&w->arena, SIZE_MAX);
     if (!*reason && mg_arena_guard(&w->arena, measure, w, &err) != MG_OK)
         explain(w, &err, reason, sizeof reason);
@@ -187,7 +190,9 @@ static enum mg_agent_turn work_on(struct work *w)
     bool returned = is_given_back(w, err.code);
     int status = mg_agent_ask(w->agent, "/measurements",
                               returned ? refusal_of(w) : answer_of(w, *reason ? reason : NULL), &answer);
-    w->agent->plans += status == 200 && !*reason;
+    w->agent->note->plan = 0;
+    w->agent->note->crashes = status == 200 && !*reason ? 0 : w->agent->note->crashes;
+    w->agent->note->plans += status == 200 && !*reason;
     json_decref(answer);
     if (status == 0 || status == 401 || status == 403)
         return MG_TURN_END;

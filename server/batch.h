@@ -8,10 +8,13 @@
 
 /* One device, for as long as a process measures on it. */
 struct mg_canary {
-    const char *who;          /* messages begin with it: "magisd agent: cpu" */
+    const char *who, *device; /* messages begin with who: "magisd agent: cpu" */
+    double memory;            /* the share that may be used of what is free of its memory; 0: all */
     double best_s, worked_at; /* worked_at: monotonic, the last canary, which ends all work; 0: none */
     bool shared;              /* somebody else was using the device when we last looked */
 };
+/* False, with words on standard error: it cannot be opened, *engine is NULL. */
+bool mg_canary_open(const struct mg_canary *c, struct mg_engine **engine);
 /* Seconds of the canary kernel, INFINITY on a throttled device; keeps the best. False, with words on standard error:
  * the device failed. */
 bool mg_canary_run(struct mg_canary *c, struct mg_engine *engine, double *seconds);
@@ -34,11 +37,14 @@ struct mg_batch {
 /* Names the batch, looks whether the device is shared (head.busy) and runs the first canary. False: the device failed;
  * to be released in either case. */
 bool mg_batch_begin(struct mg_batch *b, struct mg_canary *c, struct mg_engine *engine);
-/* Times an operator and adds its row: that it cannot be timed is a result too. False: the device failed, *err says how.
- */
-bool mg_batch_time(struct mg_batch *b, struct mg_engine *engine, const char *op, const char *signature,
-                   enum mg_timing_status *status, struct mg_error *err);
-/* The second canary; completes the head. False: the device failed. */
+/* Times an operator and adds its row: that it cannot be timed is a result too. Where timing it makes the device fail,
+ * that is said, and the device opened anew; an operator that fails twice is one that cannot be timed. False: the device
+ * fails even so, and *engine may be NULL. */
+bool mg_batch_time(struct mg_batch *b, struct mg_canary *c, struct mg_engine **engine, const char *op,
+                   const char *signature, enum mg_timing_status *status);
+/* Adds the row of an operator that cannot be timed. */
+void mg_batch_refuse(struct mg_batch *b, const char *op, const char *signature);
+/* The second canary; completes the head. False: the device failed; engine: NULL where it is not open any more. */
 bool mg_batch_end(struct mg_batch *b, struct mg_canary *c, struct mg_engine *engine);
 /* Head and rows, a line each. */
 void mg_batch_write(const struct mg_batch *b, struct mg_writer *w);

@@ -1,11 +1,12 @@
 /* `magisd agent`: measures what a daemon wants measured: plans as wholes (agent_plan.c), and operators in batches:
  * claim, canary, measure, canary, post.
  *
- * A batch whose canary kernel is more than 5 % slower than its best on this device is thrown away. What was measured is
- * posted until the daemon has it: a batch keeps its name, so that a retry after a lost answer adds nothing. Between
- * batches the device is closed. */
+ * An operator whose kernel does not compile, or at which the device fails, is tried once more on the device opened
+ * anew, and is then one that cannot be timed; where it ended the process (agent_guard.c), or the device does not open
+ * again, that is said of it without another try. A batch whose canary kernel is more than 5 % slower than its best on
+ * this device is thrown away. What was measured is posted until the daemon has it: a batch keeps its name, so that a
+ * retry after a lost answer adds nothing. Between batches the device is closed. */
 #include <jansson.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +23,7 @@
 #include "server/version.h"
 
 enum { DISCARDS_MAX = 5 };
-static const double LAST_POST_S = 60, IDLE_S = 5;
+static const double LAST_POST_S = 60, IDLE_S = 5, LONGEST_PAUSE_S = 300;
 
 static double now(void)
 {
@@ -47,21 +48,10 @@ static char *class_of(const struct mg_engine *engine)
     return NULL;
 }
 
-bool mg_agent_open(const struct mg_agent *a, struct mg_engine **engine)
-{
-    struct mg_error err;
-    if (mg_engine_open(a->device, engine, &err) == MG_OK) {
-        mg_engine_limit_memory(*engine, MG_AGENT_MEMORY);
-        return true;
-    }
-    fprintf(stderr, "magisd agent: %s: %s\n", a->device, err.message);
-    return false;
-}
-
 static bool look_at_device(struct mg_agent *a)
 {
     struct mg_engine *engine;
-    if (!mg_agent_open(a, &engine))
+    if (!mg_canary_open(&a->canary, &engine))
         return false;
     const struct mg_engine_properties *p = mg_engine_properties(engine);
     a->class_key = class_of(engine);
@@ -73,27 +63,38 @@ static bool look_at_device(struct mg_agent *a)
 
 /* ---- measuring ---- */
 
-/* False: the device failed. */
-static bool time_one(const struct mg_agent *a, struct mg_batch *batch, struct mg_engine *engine, const char *op,
+/* What does not fit is not noted: it is longer than what daemons ask for. */
+static void note(struct mg_agent *a, const char *op, const char *signature)
+{
+    bool fits = strlen(op) < sizeof a->note->op && strlen(signature) < sizeof a->note->signature;
+    snprintf(a->note->signature, sizeof a->note->signature, "%s", fits ? signature : "");
+    snprintf(a->note->op, sizeof a->note->op, "%s", fits ? op : "");
+}
+
+/* False: the device failed, and the operator stays noted. */
+static bool time_one(struct mg_agent *a, struct mg_batch *batch, struct mg_engine **engine, const char *op,
                      const char *signature)
 {
-    struct mg_error err = {0};
     enum mg_timing_status status;
-    if (!mg_batch_time(batch, engine, op, signature, &status, &err)) {
-        fprintf(stderr, "magisd agent: %s: timing %s %s failed: %s\n", a->device, op, signature, err.message);
+    note(a, op, signature);
+    if (!mg_batch_time(batch, &a->canary, engine, op, signature, &status))
         return false;
-    }
+    note(a, "", "");
     if (status == MG_TIMING_NOMEM)
         fprintf(stderr, "magisd agent: too little memory is free to time %s %s\n", op, signature);
     return true;
 }
 
-/* The claimed operators: measuring stops when the time is over. False: the device failed. */
-static bool measure_all(const struct mg_agent *a, struct mg_engine *engine, const json_t *operators,
-                        struct mg_batch *batch)
+/* The claimed operators; measuring stops when the time is over. One that is still noted ended the last batch: that is
+ * told of it alone and first, since the next one may do the same. False: the device failed. */
+static bool measure_all(struct mg_agent *a, struct mg_engine **engine, const json_t *operators, struct mg_batch *batch)
 {
     size_t i;
     json_t *item;
+    if (*a->note->op) {
+        mg_batch_refuse(batch, a->note->op, a->note->signature);
+        return true;
+    }
     json_array_foreach((json_t *)(uintptr_t)operators, i, item)
     {
         const char *op = json_string_value(json_object_get(item, "op"));
@@ -146,14 +147,14 @@ static void note_bad_batch(struct mg_agent *a, const char *why)
 }
 
 /* NULL: good; else why the rows are worth nothing. */
-static const char *measure_batch(struct mg_agent *a, struct mg_engine *engine, const json_t *operators,
+static const char *measure_batch(struct mg_agent *a, struct mg_engine **engine, const json_t *operators,
                                  struct mg_batch *batch)
 {
-    if (!mg_batch_begin(batch, &a->canary, engine))
+    if (!mg_batch_begin(batch, &a->canary, *engine))
         return FAILING;
     if (batch->head.busy)
         return SLOW;
-    if (!measure_all(a, engine, operators, batch) || !mg_batch_end(batch, &a->canary, engine))
+    if (!measure_all(a, engine, operators, batch) || !mg_batch_end(batch, &a->canary, *engine))
         return FAILING;
     return batch->head.busy || batch->slow ? SLOW : NULL;
 }
@@ -165,16 +166,19 @@ static enum mg_agent_turn run_batch(struct mg_agent *a, const json_t *operators)
     struct mg_batch batch = {.head = {.agent = a->name, .host = a->host, .version = a->version}};
     enum mg_agent_turn turn = MG_TURN_WORKED;
     batch.head.class.key = a->class_key;
-    if (!mg_agent_open(a, &engine))
+    if (!mg_canary_open(&a->canary, &engine))
         return MG_TURN_END;
-    const char *bad = measure_batch(a, engine, operators, &batch);
+    const char *bad = measure_batch(a, &engine, operators, &batch);
     mg_engine_close(engine);
+    a->failures = bad == FAILING ? a->failures + 1 : 0;
     if (bad) {
-        a->discarded += batch.count;
+        a->note->discarded += batch.count;
         turn = bad == SLOW && batch.count ? MG_TURN_WORKED : MG_TURN_LATER;
     } else if (batch.count) {
         turn = send_batch(a, &batch);
-        a->measured += turn == MG_TURN_WORKED ? batch.count : 0;
+        a->note->measured += turn == MG_TURN_WORKED ? batch.count : 0;
+        a->note->crashes = turn == MG_TURN_WORKED ? 0 : a->note->crashes;
+        note(a, "", "");
         bad = turn == MG_TURN_LATER ? REFUSED : NULL;
     }
     mg_batch_release(&batch);
@@ -222,6 +226,15 @@ static const char *reason_to_wait(const struct mg_agent *a, int *lock)
     return taken ? "another process measures on this device" : NULL;
 }
 
+/* Until it is looked again whether there is work; a device that fails again and again is left alone for longer. */
+static double pause_of(const struct mg_agent *a)
+{
+    double seconds = IDLE_S;
+    for (unsigned i = 1; i < a->failures && !a->once && seconds < LONGEST_PAUSE_S; i++)
+        seconds *= 2;
+    return seconds;
+}
+
 /* False: there is no more to do, or, with *good false, the daemon refuses us, or the lock is closed to us. */
 static bool work_once(struct mg_agent *a, bool *good)
 {
@@ -250,7 +263,7 @@ static bool work_once(struct mg_agent *a, bool *good)
     if (turn == MG_TURN_WORKED)
         mg_agent_rest(a, "resting", (now() - start) * (100 / a->duty - 1));
     else
-        mg_agent_rest(a, "idle", IDLE_S);
+        mg_agent_rest(a, "idle", pause_of(a));
     return true;
 }
 
@@ -287,6 +300,8 @@ static bool read_options(const struct mg_options *o, struct mg_agent *a)
         snprintf(a->name, sizeof a->name, "%.60s:%.40s", a->host, a->device);
     snprintf(a->who, sizeof a->who, "magisd agent: %.100s", a->device);
     a->canary.who = a->who;
+    a->canary.device = a->device;
+    a->canary.memory = MG_AGENT_MEMORY;
     if (hours && !read_hours(hours, a)) {
         fprintf(stderr, "magisd agent: --hours is like 22-6\n");
         return false;
@@ -304,15 +319,13 @@ int mg_cmd_agent(int argc, char **argv)
     struct mg_agent a = {.server = NULL};
     int code;
     if (mg_options_parse(&options, MG_COMMAND_AGENT, argc, argv, &code)) {
-        mg_interrupt_catch(SIGTERM, true);
-        mg_interrupt_catch(SIGINT, true);
         code = MG_EXIT_USAGE;
-        if (read_options(&options, &a)) {
+        if (read_options(&options, &a) && mg_agent_guard(&a, &code)) {
             bool good = look_at_device(&a) && mg_agent_tell(&a, "idle") == 200;
             while (good && !mg_agent_over(&a) && work_once(&a, &good)) {
             }
-            printf("%lu measured, %lu thrown away for a slow canary, %lu plans executed\n", a.measured, a.discarded,
-                   a.plans);
+            printf("%lu measured, %lu thrown away for a slow canary, %lu plans executed\n", a.note->measured,
+                   a.note->discarded, a.note->plans);
             code = good && a.bad_batches < DISCARDS_MAX ? MG_EXIT_DONE : MG_EXIT_FAILED;
         }
         free(a.class_key);

@@ -196,8 +196,8 @@ static enum mg_code measure_one(struct measure *m, const char *op, const char *s
     enum mg_code code = m->batch.open ? MG_OK : begin_batch(m, err);
     if (code != MG_OK)
         return code;
-    if (!mg_batch_time(&m->batch, m->engine, op, signature, &status, err))
-        return err->code;
+    if (!mg_batch_time(&m->batch, &m->canary, &m->engine, op, signature, &status))
+        return mg_fail(err, MG_ERR_INTERNAL, "", "the device fails, nothing more is measured");
     m->rows++;
     m->failed += status != MG_TIMING_OK;
     say_progress(m);
@@ -422,6 +422,7 @@ static void begin(struct measure *m)
     mg_interrupt_catch(SIGINT, true);
     mg_interrupt_catch(SIGTERM, true);
     gethostname(m->host, sizeof m->host - 1);
+    m->canary.device = m->options->value[MG_OPTION_DEVICE];
     snprintf(m->agent, sizeof m->agent, "%s:measure", m->host);
     m->live = isatty(STDERR_FILENO) == 1;
     m->start = m->said = mg_clock_seconds();

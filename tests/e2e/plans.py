@@ -220,10 +220,11 @@ def test_job_deleted(t):
     states = lambda: [m["state"] for m in daemon.get(path).json["measurements"] if m["number"] == number]
     agent = start_agent("one")
     t.check("at it", wait_until(lambda: states() == ["measuring"]), states())
-    agent.send_signal(signal.SIGSTOP)
+    worker = int(subprocess.run(["pgrep", "-P", str(agent.pid)], capture_output=True, text=True).stdout)
+    os.kill(worker, signal.SIGSTOP)
     t.equal("still at it", states(), ["measuring"])
     t.equal("deleted", daemon.request("DELETE", "/jobs/%s" % other).status, 204)
-    agent.send_signal(signal.SIGCONT)
+    os.kill(worker, signal.SIGCONT)
     number = ask("2").json["number"]
     t.check("the next one is measured", wait_until(lambda: {m["number"]: m["state"] for m in measurements("2")}[number] == "done"))
     agent.send_signal(signal.SIGTERM)
