@@ -2,8 +2,8 @@
  *
  * A plan is tried again where the canary says that others used the device; after that it is answered as measured on a
  * busy one. Whatever stands in the way is an answer too, so that nobody waits for it. The lease is renewed between
- * runs, and a run that outlasts it is given up; an agent that is told to stop gives the plan back, and one that dies
- * gets it back when it claims again. */
+ * runs and between the operators that are timed after them, and a run that outlasts it is given up; an agent that is
+ * told to stop gives the plan back, and one that dies gets it back when it claims again. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +29,9 @@ struct work {
     struct mg_arena arena;
     struct mg_device_run run;
     double lease_s, lease_until; /* the work is over by then, or the lease renewed */
-    struct mg_device_watch watch;
+    struct mg_engine *engine;
+    int tries;
+    double again_until;
     bool busy, unheard; /* unheard: the daemon did not answer when we told last that we live */
 };
 
@@ -73,24 +75,48 @@ static void renew(void *context)
         w->unheard = !heard;
 }
 
+static void begin_try(struct work *w)
+{
+    struct mg_canary *canary = &w->agent->canary;
+    double seconds;
+    bool shared = mg_canary_is_shared(canary, w->engine);
+    bool good = mg_canary_run(canary, w->engine, &seconds);
+    w->busy = shared || !good || mg_canary_is_slow(canary, seconds);
+    w->tries++;
+}
+
+/* After the runs: they are had again where others used the device meanwhile. */
+static bool again(void *context)
+{
+    struct work *w = context;
+    struct mg_canary *canary = &w->agent->canary;
+    double seconds;
+    bool good = mg_canary_run(canary, w->engine, &seconds);
+    bool shared = mg_canary_is_shared(canary, w->engine);
+    w->busy = w->busy || shared || !good || mg_canary_is_slow(canary, seconds);
+    if (!w->busy || w->tries == TRIES || mg_measure_clock() >= w->again_until)
+        return false;
+    begin_try(w);
+    return true;
+}
+
 static enum mg_code execute(struct work *w, const struct mg_graph *g, const struct mg_plan *plan, double *const *given,
                             struct mg_error *err)
 {
-    struct mg_engine *engine;
+    const struct mg_device_watch watch = {.stop = must_stop,
+                                          .between = renew,
+                                          .again = again,
+                                          .context = w,
+                                          .operators_until = mg_measure_clock() + OPERATORS_S};
     double **results = MG_NEW_ARRAY(&w->arena, double *, g->value_count);
-    enum mg_code code = mg_engine_open(w->agent->device, &engine, err);
+    enum mg_code code = mg_engine_open(w->agent->device, &w->engine, err);
     if (code != MG_OK)
         return code;
-    mg_engine_limit_memory(engine, MG_AGENT_MEMORY);
-    bool shared = mg_canary_is_shared(&w->agent->canary, engine);
-    double before = 0, after = 0;
-    bool fit = mg_canary_run(&w->agent->canary, engine, &before);
-    code = mg_device_run(engine, g, plan, SEED, &w->watch, given, results, &w->arena, &w->run, err);
-    fit = mg_canary_run(&w->agent->canary, engine, &after) && fit;
-    shared = mg_canary_is_shared(&w->agent->canary, engine) || shared;
-    mg_engine_close(engine);
-    w->busy =
-        !fit || shared || mg_canary_is_slow(&w->agent->canary, before) || mg_canary_is_slow(&w->agent->canary, after);
+    mg_engine_limit_memory(w->engine, MG_AGENT_MEMORY);
+    w->again_until = mg_measure_clock() + PATIENCE_S;
+    begin_try(w);
+    code = mg_device_run(w->engine, g, plan, SEED, &watch, given, results, &w->arena, &w->run, err);
+    mg_engine_close(w->engine);
     return code;
 }
 
@@ -108,16 +134,7 @@ static enum mg_code measure(void *context, struct mg_error *err)
         code = mg_plan_read(g, w->texts[1], w->sizes[1], &w->arena, &plan, err);
     if (code != MG_OK)
         return code;
-    double **given = mg_fill_values(g, NULL, MG_FILL_NORMAL, SEED, &w->arena);
-    double until = mg_measure_clock() + PATIENCE_S;
-    w->watch = (struct mg_device_watch){must_stop, renew, w, mg_measure_clock() + OPERATORS_S};
-    for (int tries = 0; tries == 0 || (tries < TRIES && code == MG_OK && w->busy && mg_measure_clock() < until);
-         tries++) {
-        struct mg_arena_mark mark = mg_arena_mark(&w->arena);
-        code = execute(w, g, plan, given, err);
-        mg_arena_rewind(&w->arena, mark);
-    }
-    return code;
+    return execute(w, g, plan, mg_fill_values(g, NULL, MG_FILL_NORMAL, SEED, &w->arena), err);
 }
 
 /* How many bytes of `text` are whole characters, at most `most`. */

@@ -30,6 +30,35 @@ static enum mg_code repeat(struct mg_program *program, const struct mg_device_wa
     return code;
 }
 
+static enum mg_code repeat_until_good(struct mg_program *program, const struct mg_device_watch *watch,
+                                      double *const *given, struct mg_device_run *out, struct mg_error *err)
+{
+    enum mg_code code;
+    do
+        code = repeat(program, watch, given, out, err);
+    while (!code && watch && watch->again && watch->again(watch->context));
+    return code;
+}
+
+/* Once it is known what the runs took, nothing is disturbed by telling that we live. */
+static bool pause_or_stop(void *context)
+{
+    const struct mg_device_watch *watch = context;
+    watch->between(watch->context);
+    return watch->stop(watch->context);
+}
+
+static double predict(struct mg_program *program, const struct mg_device_watch *watch)
+{
+    struct mg_error untimed;
+    double seconds;
+    if (watch)
+        mg_program_stop_when(program, pause_or_stop, (void *)(uintptr_t)watch);
+    enum mg_code code = mg_program_predict(program, &mg_time_policy_default, watch ? watch->operators_until : INFINITY,
+                                           &seconds, &untimed);
+    return code == MG_OK ? seconds : NAN;
+}
+
 struct taking {
     struct mg_program *program;
     double **results;
@@ -47,20 +76,18 @@ enum mg_code mg_device_run(struct mg_engine *engine, const struct mg_graph *g, c
                            struct mg_arena *arena, struct mg_device_run *out, struct mg_error *err)
 {
     struct mg_program *program;
-    struct mg_error untimed;
-    double until = watch ? watch->operators_until : INFINITY;
     *out = (struct mg_device_run){.predicted_s = NAN};
     enum mg_code code = mg_program_build(engine, g, plan, seed, &program, err);
     if (!code && watch)
         mg_program_stop_when(program, watch->stop, watch->context);
     if (!code)
-        code = repeat(program, watch, given, out, err);
+        code = repeat_until_good(program, watch, given, out, err);
     if (!code) /* guarded: running out of memory must not leave program and engine behind */
         code = mg_arena_guard(arena, take_results, &(struct taking){program, results, arena}, err);
-    if (!code && mg_program_predict(program, &mg_time_policy_default, until, &out->predicted_s, &untimed) != MG_OK)
-        out->predicted_s = NAN;
-    if (!code)
+    if (!code) {
         mg_program_facts(program, &out->facts);
+        out->predicted_s = predict(program, watch);
+    }
     mg_program_free(program);
     return code;
 }
@@ -68,8 +95,8 @@ enum mg_code mg_device_run(struct mg_engine *engine, const struct mg_graph *g, c
 void mg_device_run_print(FILE *out, const char *what, const struct mg_device_run *run, const struct mg_plan *plan)
 {
     const struct mg_figures *f = &plan->figures;
-    fprintf(out, "%s: %.6f s (%u runs, +- %.6f), by its operators alone %.6f s; the plan says %.6f s on %s\n", what,
-            run->seconds, run->timing.n, run->timing.mad_s, run->predicted_s, f->latency_s, plan->device.name);
+    fprintf(out, "%s: %.6f s (%u runs, +- %.6f), predicted from its operators %.6f s; the plan says %.6f s on %s\n",
+            what, run->seconds, run->timing.n, run->timing.mad_s, run->predicted_s, f->latency_s, plan->device.name);
     fprintf(out, "  peak %llu bytes (stated %llu), arena %llu (%llu), host %llu (%llu)\n",
             (unsigned long long)run->facts.peak_bytes, (unsigned long long)f->peak_bytes,
             (unsigned long long)run->facts.arena_bytes, (unsigned long long)f->arena_bytes,

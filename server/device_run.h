@@ -8,14 +8,17 @@
 
 struct mg_device_run {
     double seconds;     /* median of the runs */
-    double predicted_s; /* sum of its operators, each measured alone; NaN where one cannot be timed, or not in time */
+    double predicted_s; /* from its operators, as mg_program_predict() does; NaN where one cannot be timed, or not in
+                           time */
     struct mg_timing timing; /* of the runs */
     struct mg_program_facts facts;
 };
 /* What to look at while a plan is executed. */
 struct mg_device_watch {
     bool (*stop)(void *context);    /* asked between actions: true gives up, MG_ERR_CANCELLED before the last run */
-    void (*between)(void *context); /* called between runs, and before operators are timed */
+    void (*between)(void *context); /* called between runs, and between operators while they are timed */
+    bool (*again)(void *context);   /* called after the runs, before operators are timed: true runs it as often again;
+                                       NULL: it does not */
     void *context;
     double operators_until; /* mg_measure_clock() after which operators are not timed any more */
 };

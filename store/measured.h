@@ -32,7 +32,7 @@ struct mg_measured {
     int attempts;
     uint32_t runs;
     double latency_s, mad_s; /* median of the runs, and its deviation */
-    double operators_s;      /* what its operators take, each measured alone; 0: not all can be timed */
+    double operators_s;      /* predicted from its operators, timed there; 0: not all can be timed */
     int64_t peak, arena, host_bytes;
     bool busy; /* somebody else used the device */
 };
