@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/digest.h"
+#include "measure/operands.h"
 
 enum { CLASSES = 2 };
 
@@ -77,5 +78,7 @@ double **mg_fill_values(const struct mg_graph *g, const struct mg_onnx_model *mo
         for (int64_t i = 0; i < count; i++)
             values[v][i] = data ? mg_onnx_data_at(data, i) : number(fill, value, &rng, i);
     }
+    if (fill == MG_FILL_NORMAL)
+        mg_operand_spread(g, values, seed, arena);
     return values;
 }

@@ -7,7 +7,8 @@
 
 enum mg_fill { MG_FILL_NORMAL, MG_FILL_LCG, MG_FILL_ZEROS };
 int mg_fill_parse(const char *name); /* normal, lcg, zeros; else -1 */
-/* By value, NULL where it is computed; `model` may be NULL: initialisers have its data. Inside a guard on `arena`. */
+/* By value, NULL where it is computed. Normal: reals of the normal distribution, indices spread over what they choose
+ * from, other whole numbers 0 and 1. `model` may be NULL: initialisers have its data. Inside a guard on `arena`. */
 double **mg_fill_values(const struct mg_graph *g, const struct mg_onnx_model *model, enum mg_fill fill, uint64_t seed,
                         struct mg_arena *arena);
 

@@ -27,7 +27,8 @@ void mg_engine_write_class(struct mg_writer *w, const struct mg_engine *engine, 
     const struct mg_engine_properties *p = mg_engine_properties(engine);
     char measuring[64], device[96];
     snprintf(device, sizeof device, "%s%s", strcmp(p->backend, "model") ? "" : "model:", p->device);
-    snprintf(measuring, sizeof measuring, "%u+%u %s", policy->warm_up, policy->repeats, policy->cold ? "cold" : "warm");
+    snprintf(measuring, sizeof measuring, "%u+%u %s", policy->warm_up, policy->repeats,
+             policy->apart ? "cold" : "warm");
     mg_write_begin_object(w);
     text(w, "backend", p->backend);
     text(w, "backend_version", p->backend_version);

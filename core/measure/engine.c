@@ -1,6 +1,7 @@
 /* Opening devices and what all back ends share: copies of descriptions, dispatch, memory on the host. */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "measure/measure_priv.h"
 
@@ -277,12 +278,18 @@ enum mg_code mg_engine_wait(struct mg_engine *engine, struct mg_error *err)
     return engine->backend->wait ? engine->backend->wait(engine, err) : MG_OK;
 }
 
+/* Large memory in large pages where there are some: else the processor looks up addresses the longer the larger an
+ * arena is, and an operator takes longer in a large plan than in a small one. */
 enum mg_code mg_host_alloc(struct mg_engine *engine, enum mg_place place, uint64_t bytes, void **out,
                            struct mg_error *err)
 {
+    enum { LINE = 64, PAGE = 2 << 20 };
+    uint64_t align = bytes < 2 * PAGE ? LINE : PAGE;
     (void)engine;
     (void)place;
-    *out = bytes < SIZE_MAX / 2 ? aligned_alloc(64, (bytes + 127) / 64 * 64) : NULL;
+    *out = bytes < SIZE_MAX / 2 ? aligned_alloc(align, (bytes + LINE + align - 1) / align * align) : NULL;
+    if (*out && align == PAGE)
+        (void)madvise(*out, bytes, MADV_HUGEPAGE); /* a wish */
     return *out ? MG_OK : mg_fail(err, MG_ERR_NOMEM, "", "no memory for %llu bytes", (unsigned long long)bytes);
 }
 

@@ -57,9 +57,12 @@ enum mg_code mg_prepared_run(struct mg_prepared *prepared, const void *const *in
 struct mg_time_policy {
     uint32_t warm_up, repeats; /* runs before, runs that count: at least one */
     double seconds;            /* stop repeating after as many, with what there is (at least 3 runs); 0: never */
-    bool cold; /* between runs all but the first operand, which as a rule the operator before has just made, leave the
-                  device's last cache, as most have when a plan comes to an operator */
+    uint64_t apart; /* bytes touched between two uses of an operand, its own operator's included; 0: no others. From
+                       MG_WHOLE_CACHE on as many as the device's last cache holds, which so has lost it, as is the rule
+                       when a plan comes to an operator */
+    bool made;      /* not so the first operand, which as a rule the operator before has just made */
 };
+#define MG_WHOLE_CACHE UINT64_MAX
 struct mg_timing {
     uint32_t n;                    /* runs that count */
     double median_s, mad_s, min_s; /* mad: median of the absolute deviations from the median */
@@ -68,9 +71,9 @@ struct mg_timing {
     bool throttled;   /* it was slower than it could be, for heat or want of power */
 };
 extern const struct mg_time_policy mg_time_policy_default;
-/* On operands of its own, filled with random numbers. Out of memory, also for as many operands as make a cold timing
- * cold, is MG_ERR_NOMEM, a result and not a crash;
- * MG_ERR_UNSUPPORTED: the operator runs, but by a stand-in whose time says nothing about the device. */
+/* On operands of its own, filled with random numbers. Out of memory, also for as many operands as lie `apart`, is
+ * MG_ERR_NOMEM, a result and not a crash; MG_ERR_UNSUPPORTED: the operator runs, but by a stand-in whose time says
+ * nothing about the device. */
 enum mg_code mg_prepared_time(struct mg_prepared *prepared, const struct mg_time_policy *policy, struct mg_timing *out,
                               struct mg_error *err) MG_WARN_UNUSED;
 /* Prepares, times and frees. */

@@ -184,3 +184,65 @@ uint64_t mg_operand_fill(const struct mg_op_desc *op, uint32_t i, const struct m
         mg_convert_save(memory, op->in_dtype[i], (int64_t)k, fmin(number(&n, k, &rng), n.largest));
     return count;
 }
+
+/* ---- of a graph ---- */
+
+static int64_t lower(int64_t a, int64_t b)
+{
+    return a == 0 || (b > 0 && b < a) ? b : a;
+}
+
+/* What the operator's operand must lie below; 0: no matter. */
+static int64_t bound_of(const struct mg_op_desc *op, uint32_t i)
+{
+    struct numbers n = {.op = op};
+    choose(&n, i);
+    switch (n.kind) {
+    case INDICES:
+        return n.columns ? least(n.below, n.columns) : 0;
+    case LENGTHS:
+        return n.below[0] + 1;
+    case PLACES:
+        return n.below[0];
+    default:
+        return 0;
+    }
+}
+
+static bool only_moves(const struct mg_op_info *op)
+{
+    return op->is_view || op->type == MG_OP_COPY || op->type == MG_OP_CONCAT || op->type == MG_OP_CAST;
+}
+
+static void bound_operands(const struct mg_graph *g, mg_op index, int64_t *below, struct mg_arena *arena)
+{
+    const struct mg_op_info *op = &g->ops[index];
+    struct mg_op_desc desc;
+    struct mg_error ignored;
+    struct mg_arena_mark mark = mg_arena_mark(arena);
+    bool reads = !only_moves(op) && mg_op_describe(g, index, NULL, 0, arena, &desc, &ignored) == MG_OK;
+    for (uint32_t i = 0; i < op->in_count; i++)
+        if (reads)
+            below[op->in[i]] = lower(below[op->in[i]], bound_of(&desc, i));
+        else
+            below[op->in[i]] = lower(below[op->in[i]], below[op->out[0]]);
+    mg_arena_rewind(arena, mark);
+}
+
+void mg_operand_spread(const struct mg_graph *g, double **values, uint64_t seed, struct mg_arena *arena)
+{
+    int64_t *below = MG_NEW_ARRAY(arena, int64_t, g->value_count);
+    struct mg_rng rng;
+    mg_rng_init(&rng, seed);
+    for (mg_op op = (mg_op)g->op_count; op-- > 0;)
+        bound_operands(g, op, below, arena);
+    for (size_t v = 0; v < g->value_count; v++) {
+        const struct mg_value_info *value = &g->values[v];
+        if (value->kind != MG_KIND_INPUT || value->dtype < MG_DTYPE_I64 || value->dtype == MG_DTYPE_BOOL || !below[v])
+            continue;
+        int64_t count = mg_shape_elements(&value->shape);
+        double largest = largest_of(value->dtype);
+        for (int64_t i = 0; i < count; i++)
+            values[v][i] = fmin((double)mg_rng_below(&rng, (uint64_t)below[v]), largest);
+    }
+}

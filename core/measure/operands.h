@@ -11,4 +11,9 @@
 uint64_t mg_operand_fill(const struct mg_op_desc *op, uint32_t i, const struct mg_strides *strides, void *memory,
                          uint64_t count);
 
+/* For a whole graph: rewrites the inputs of whole numbers that operators read by index, themselves or through views and
+ * copies, so that they are spread over the axis as above; others stay. `values`: by value, NULL where it is computed.
+ */
+void mg_operand_spread(const struct mg_graph *g, double **values, uint64_t seed, struct mg_arena *arena);
+
 #endif

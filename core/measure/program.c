@@ -278,6 +278,13 @@ static enum mg_code walk(void *context, struct mg_error *err)
     return mg_exec_walk(b->original, b->plan, b->seed, &visitor, &b->program->scratch, err);
 }
 
+static enum mg_code follow_reuse(void *context, struct mg_error *err)
+{
+    (void)err;
+    mg_program_follow_reuse(context);
+    return MG_OK;
+}
+
 static enum mg_code build(void *context, struct mg_error *err)
 {
     struct building *b = context;
@@ -292,6 +299,8 @@ static enum mg_code build(void *context, struct mg_error *err)
     mg_program_begin_order(p);
     enum mg_code code = mg_arena_guard(&p->scratch, walk, b, err);
     mg_program_end_order(p);
+    if (!code)
+        code = mg_arena_guard(&p->scratch, follow_reuse, p, err);
     mg_arena_release(&p->scratch);
     p->original = NULL;
     p->facts.operators = (uint32_t)p->op_count;

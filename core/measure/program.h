@@ -36,13 +36,15 @@ struct mg_program_facts {
 };
 void mg_program_facts(const struct mg_program *program, struct mg_program_facts *out);
 /* Times of operators (with their layouts) and of copies, measured alone on one engine, for all programs on it: plans
- * can be compared only by one price of what they share. */
+ * can be compared only by one price of what they share. What a plan has just made or read its device's cache still
+ * holds: an operator has a time for each of a few distances, in bytes touched in between, at which its operands may lie
+ * back, and each use a price by the distances in the plan's course (program_reuse.c). */
 struct mg_program_prices;
 struct mg_program_prices *mg_program_prices_new(struct mg_engine *engine); /* NULL: out of memory */
 void mg_program_prices_free(struct mg_program_prices *prices);
-/* Times under `policy` what has fewer than `times` times: the median of an operator's times counts. Operators that
- * cannot be timed are an error. MG_ERR_CANCELLED: it was not done by mg_measure_clock() `until` (INFINITY: no matter
- * when); what was done stays. */
+/* Times under `policy`, but for its `apart` and `made`, what has fewer than `times` times: the median counts. Operators
+ * that cannot be timed are an error. MG_ERR_CANCELLED: it was not done by mg_measure_clock() `until` (INFINITY: no
+ * matter when); what was done stays. */
 enum mg_code mg_program_price(struct mg_program *program, struct mg_program_prices *prices, uint32_t times,
                               const struct mg_time_policy *policy, double until, struct mg_error *err) MG_WARN_UNUSED;
 /* What the run takes by these prices: as many streams as the engine's device has, simulated as S4 says. What has no

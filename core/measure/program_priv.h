@@ -8,6 +8,9 @@
 #include "measure/program.h"
 
 enum kind { KIND_RUN, KIND_STORE, KIND_LOAD, KIND_WAIT };
+/* How far back what an instruction touches was touched before: no other than its own operands and results since then,
+ * an eighth of what the device's last cache holds, all of that. An operator has a time for each. */
+enum reuse { REUSE_OWN, REUSE_NEAR, REUSE_FAR, REUSES };
 struct instruction {
     enum kind kind;
     uint32_t op;           /* RUN: index of the distinct operator; STORE, LOAD: of the distinct copy */
@@ -18,6 +21,7 @@ struct instruction {
     uint32_t mark;         /* set behind it, MG_NONE: nobody waits for it; WAIT: waited for */
     uint32_t after;        /* WAIT: the instruction that is waited for */
     uint32_t known[3];     /* once it has ended so many instructions of each stream have; not WAIT */
+    float reuse[REUSES];   /* shares of what it touches, 1 in all; not WAIT */
     struct mg_exec_origin origin;
 };
 /* An operator with its layouts, or copies of as many bytes in one direction: what takes one time. */
@@ -26,6 +30,7 @@ struct distinct {
     struct mg_prepared *prepared; /* operators */
     const char *text;
     uint32_t uses, first; /* first: the first instruction of its */
+    bool wanted[REUSES];  /* which times its instructions ask for */
     double within;        /* seconds in the plan's course, all profiled runs together */
 };
 struct given {
@@ -92,6 +97,11 @@ void mg_program_begin_order(struct mg_program *p);
 void mg_program_order_free(struct mg_program *p, const struct storage *storage);
 /* After the last instruction: numbers the marks. */
 void mg_program_end_order(struct mg_program *p);
+
+/* Sets each instruction's `reuse` (program_reuse.c), while addresses are still offsets in the arena. */
+void mg_program_follow_reuse(struct mg_program *p);
+/* Bytes between two uses of an operand, mg_time_policy's `apart`. */
+uint64_t mg_program_apart(const struct mg_program *p, enum reuse reuse);
 
 /* One instruction; on a device it is only queued. */
 enum mg_code mg_program_run_one(struct mg_program *p, const struct instruction *item, struct mg_error *err);

@@ -4,7 +4,7 @@
 
 #include "measure/program_priv.h"
 
-/* ---- prices: open addressing by key ---- */
+/* ---- prices: open addressing by key, one for each distance of reuse ---- */
 
 enum { MOST_TIMES = 31 };
 struct price {
@@ -49,10 +49,23 @@ static struct price *slot_of(struct price *slots, size_t capacity, struct mg_has
     return &slots[at];
 }
 
-static double price_of(const struct mg_program_prices *prices, struct mg_hash128 key)
+static struct mg_hash128 key_at(const struct distinct *part, int reuse)
 {
-    const struct price *price = prices->capacity ? slot_of(prices->slots, prices->capacity, key) : NULL;
-    return price && price->used ? price->median : 0;
+    uint64_t words[3] = {part->key.lo, part->key.hi, (uint64_t)reuse};
+    return reuse == REUSE_OWN ? part->key : mg_hash_words(words, 3);
+}
+
+/* Each byte that it touches takes its share of the time that all would take from as far back. */
+static double price_of(const struct mg_program_prices *prices, const struct mg_program *p,
+                       const struct instruction *item)
+{
+    const struct distinct *part = item->kind == KIND_RUN ? &p->ops[item->op] : &p->copies[item->op];
+    double seconds = 0;
+    for (int r = 0; r < REUSES && prices->capacity; r++) {
+        const struct price *price = slot_of(prices->slots, prices->capacity, key_at(part, r));
+        seconds += price->used ? (double)item->reuse[r] * price->median : 0;
+    }
+    return seconds;
 }
 
 static struct price *make_price(struct mg_program_prices *prices, struct mg_hash128 key)
@@ -93,8 +106,8 @@ struct pricing {
     double until;
 };
 
-/* Half of the memory is copied onto the other half. */
-static enum mg_code cool(struct mg_program_prices *prices, struct mg_error *err)
+/* As much of the flushing memory is copied onto the rest that so many bytes are touched. */
+static enum mg_code touch_others(struct mg_program_prices *prices, uint64_t bytes, struct mg_error *err)
 {
     struct mg_engine *engine = prices->engine;
     uint64_t half = engine->properties.cache_bytes / 2;
@@ -105,13 +118,14 @@ static enum mg_code cool(struct mg_program_prices *prices, struct mg_error *err)
     if (code != MG_OK || !memory)
         return code;
     prices->flush = memory;
-    code = mg_engine_copy(engine, MG_STREAM_COMPUTE, prices->flush + half, prices->flush, half, err);
+    code = mg_engine_copy(engine, MG_STREAM_COMPUTE, prices->flush + half, prices->flush,
+                          bytes / 2 < half ? bytes / 2 : half, err);
     return code ? code : mg_engine_wait(engine, err);
 }
 
-/* By copying the same bytes, some of which the operator before has just made. */
-static enum mg_code time_copy(const struct pricing *job, const struct instruction *item, double *seconds,
-                              struct mg_error *err)
+/* By making the same copy. */
+static enum mg_code time_copy(const struct pricing *job, const struct instruction *item, uint64_t apart,
+                              double *seconds, struct mg_error *err)
 {
     enum { MOST = 15 };
     struct mg_program *p = job->program;
@@ -122,7 +136,7 @@ static enum mg_code time_copy(const struct pricing *job, const struct instructio
     if (mg_engine_knows_copy(p->engine, item->stream, item->bytes, seconds))
         return MG_OK;
     for (uint32_t i = 0; i < repeats && !code; i++) {
-        code = job->policy->cold ? cool(job->prices, err) : MG_OK;
+        code = apart > 2 * item->bytes ? touch_others(job->prices, apart - 2 * item->bytes, err) : MG_OK;
         double begin = mg_engine_clock(p->engine);
         code = code ? code : mg_program_run_one(p, item, err);
         code = code ? code : mg_engine_wait(p->engine, err);
@@ -133,20 +147,24 @@ static enum mg_code time_copy(const struct pricing *job, const struct instructio
     return code;
 }
 
-static enum mg_code time_alone(const struct pricing *job, const struct distinct *part, double *seconds,
-                               struct mg_error *err)
+static enum mg_code time_alone(const struct pricing *job, const struct distinct *part, enum reuse reuse,
+                               double *seconds, struct mg_error *err)
 {
     struct mg_timing timing = {0};
+    struct mg_time_policy policy = *job->policy;
+    policy.apart = mg_program_apart(job->program, reuse);
+    policy.made = false;
     if (!part->prepared)
-        return time_copy(job, &job->program->items[part->first], seconds, err);
-    enum mg_code code = mg_prepared_time(part->prepared, job->policy, &timing, err);
+        return time_copy(job, &job->program->items[part->first], policy.apart, seconds, err);
+    enum mg_code code = mg_prepared_time(part->prepared, &policy, &timing, err);
     *seconds = timing.median_s;
     return code;
 }
 
-static enum mg_code price_part(struct pricing *job, const struct distinct *part, struct mg_error *err)
+static enum mg_code price_at(const struct pricing *job, const struct distinct *part, enum reuse reuse,
+                             struct mg_error *err)
 {
-    struct price *price = make_price(job->prices, part->key);
+    struct price *price = make_price(job->prices, key_at(part, reuse));
     uint32_t wanted = job->times < MOST_TIMES ? job->times : MOST_TIMES;
     enum mg_code code = MG_OK;
     while (price->times < wanted && !code) {
@@ -155,10 +173,19 @@ static enum mg_code price_part(struct pricing *job, const struct distinct *part,
             return mg_fail(err, MG_ERR_CANCELLED, "", "no time is left to time the operators");
         code = mg_program_go_on(job->program, err);
         if (!code)
-            code = time_alone(job, part, &seconds, err);
+            code = time_alone(job, part, reuse, &seconds, err);
         if (!code)
             add_time(price, seconds);
     }
+    return code;
+}
+
+static enum mg_code price_part(const struct pricing *job, const struct distinct *part, struct mg_error *err)
+{
+    enum mg_code code = MG_OK;
+    for (int r = 0; r < REUSES && !code; r++)
+        if (part->wanted[r])
+            code = price_at(job, part, (enum reuse)r, err);
     return code;
 }
 
@@ -204,7 +231,7 @@ double mg_program_latency(const struct mg_program *p, const struct mg_program_pr
             *at = fmax(*at, p->mark_at[item->mark]);
             continue;
         }
-        *at += price_of(prices, item->kind == KIND_RUN ? p->ops[item->op].key : p->copies[item->op].key);
+        *at += price_of(prices, p, item);
         if (item->mark != MG_NONE)
             p->mark_at[item->mark] = *at;
     }
@@ -242,13 +269,11 @@ enum mg_code mg_program_profile(struct mg_program *p, struct mg_error *err)
     return code ? code : mg_program_check_guards(p, err);
 }
 
-static struct mg_program_part part_of(const struct mg_program *p, const struct distinct *part, const char *name,
-                                      const struct mg_program_prices *prices)
+static struct mg_program_part part_of(const struct mg_program *p, const struct distinct *part, const char *name)
 {
     return (struct mg_program_part){.name = name,
                                     .text = part->text,
                                     .uses = part->uses,
-                                    .alone_s = part->uses * price_of(prices, part->key),
                                     .within_s = part->within / (p->profiles ? p->profiles : 1)};
 }
 
@@ -258,9 +283,13 @@ size_t mg_program_parts(const struct mg_program *p, const struct mg_program_pric
     size_t count = p->op_count + p->copy_count;
     struct mg_program_part *parts = *out = MG_NEW_ARRAY(arena, struct mg_program_part, count);
     for (size_t i = 0; i < p->op_count; i++)
-        parts[i] = part_of(p, &p->ops[i], mg_op_type_name(p->ops[i].prepared->op.type), prices);
+        parts[i] = part_of(p, &p->ops[i], mg_op_type_name(p->ops[i].prepared->op.type));
     for (size_t i = 0; i < p->copy_count; i++)
         parts[p->op_count + i] =
-            part_of(p, &p->copies[i], p->items[p->copies[i].first].kind == KIND_STORE ? "store" : "load", prices);
+            part_of(p, &p->copies[i], p->items[p->copies[i].first].kind == KIND_STORE ? "store" : "load");
+    for (size_t i = 0; i < p->count; i++)
+        if (p->items[i].kind != KIND_WAIT)
+            parts[p->items[i].op + (p->items[i].kind == KIND_RUN ? 0 : p->op_count)].alone_s +=
+                price_of(prices, p, &p->items[i]);
     return count;
 }

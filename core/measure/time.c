@@ -7,7 +7,8 @@
 #include "measure/measure_priv.h"
 #include "measure/operands.h"
 
-const struct mg_time_policy mg_time_policy_default = {.warm_up = 2, .repeats = 15, .seconds = 0.5, .cold = true};
+const struct mg_time_policy mg_time_policy_default = {
+    .warm_up = 2, .repeats = 15, .seconds = 0.5, .apart = MG_WHOLE_CACHE, .made = true};
 
 enum { MOST_INNER = 64, ALIGN = 512, STAGGER = 1536, BLOCK_BYTES = 1 << 18 };
 static const double SHORTEST_SAMPLE = 2e-5;
@@ -53,10 +54,10 @@ void mg_timing_of(double *samples, uint32_t count, struct mg_timing *out)
 
 /* ---- operands ---- */
 
-/* Several sets of the same operands take turns, so many that together they fill the device's last cache: when a set's
- * turn comes its operands have left the cache, or at least its nearer levels, as in a plan those have that were made
- * long ago; code and scratch memory stay warm, as they do there. All sets share the first operand, which in a plan, as
- * a rule, the operator before has just made. */
+/* Several sets of the same operands take turns, so many that between two turns of a set as many bytes are touched as
+ * the policy says. With those that fill the device's last cache operands have left it when the set's turn comes, or at
+ * least its nearer levels, as in a plan those have that were made long ago; code and scratch memory stay warm, as they
+ * do there. Where the first operand has just been made, all sets share it. */
 struct operand {
     uint64_t at, count, bytes; /* at: from the begin of a set */
     enum mg_dtype dtype;
@@ -161,8 +162,9 @@ static enum mg_code fill_set(const struct trial *t, struct mg_error *err)
 
 static uint64_t sets_wanted(const struct trial *t)
 {
-    uint64_t cache = t->prepared->engine->properties.cache_bytes;
-    return t->policy->cold && t->set_bytes ? (cache + t->set_bytes - 1) / t->set_bytes + 1 : 1;
+    uint64_t cache = t->prepared->engine->properties.cache_bytes, apart = t->policy->apart;
+    apart = apart < cache ? apart : cache;
+    return apart && t->set_bytes ? (apart + t->set_bytes - 1) / t->set_bytes + t->policy->made : 1;
 }
 
 /* Fresh memory costs more than most runs: an engine keeps what its cache would fill. */
@@ -224,7 +226,7 @@ static void next_set(struct trial *t)
 {
     char *set = t->memory + t->turn++ % t->sets * t->set_bytes;
     for (uint32_t i = 0; i < t->count; i++)
-        t->address[i] = (i == 0 && !t->operands[0].result ? t->memory : set) + t->operands[i].at;
+        t->address[i] = (i == 0 && t->policy->made && !t->operands[0].result ? t->memory : set) + t->operands[i].at;
 }
 
 /* ---- runs ---- */
@@ -252,7 +254,7 @@ static enum mg_code run_once(struct trial *t, double *seconds, struct mg_error *
 static void choose_inner(struct trial *t, double seconds)
 {
     double wanted = ceil(SHORTEST_SAMPLE / (seconds > 0 ? seconds : SHORTEST_SAMPLE / MOST_INNER));
-    t->inner = t->policy->cold || wanted < 1 ? 1 : wanted > MOST_INNER ? MOST_INNER : (uint32_t)wanted;
+    t->inner = t->sets > 1 || wanted < 1 ? 1 : wanted > MOST_INNER ? MOST_INNER : (uint32_t)wanted;
 }
 
 static enum mg_code repeat(struct trial *t, struct mg_error *err)

@@ -17,6 +17,7 @@
 
 #include "exec/exec.h"
 #include "measure/calibrate.h"
+#include "measure/operands.h"
 #include "measure/program.h"
 #include "search/search.h"
 #include "zoo/zoo.h"
@@ -137,7 +138,7 @@ static enum mg_code run_once(struct bench *b, struct subject *subject, double *s
 
 static enum mg_code take_turn(struct bench *b, struct subjects *all, uint32_t round, struct mg_error *err)
 {
-    static const struct mg_time_policy policy = {.warm_up = 1, .repeats = 3, .seconds = 0.1, .cold = true};
+    static const struct mg_time_policy policy = {.warm_up = 1, .repeats = 3, .seconds = 0.1};
     enum mg_code code = MG_OK;
     for (uint32_t i = 0; i < all->count && !code; i++)
         code = run_once(b, &all->list[i], &all->list[i].samples[round], err);
@@ -300,6 +301,7 @@ static enum mg_code run_network(struct bench *b, const struct network *n, struct
         return code;
     b->g = g;
     b->given = mg_exec_random_values(g, 1, 2, &b->arena);
+    mg_operand_spread(g, b->given, 1, &b->arena);
     choose(found, all);
     for (uint32_t i = 0; i < all->count && !code; i++) {
         code = mg_program_build(b->engine, g, all->list[i].point->plan, 1, &all->list[i].program, err);

@@ -303,7 +303,7 @@ Test(cuda, running_out_of_memory_is_a_result)
 static enum mg_code time_with(size_t left, bool cold, const struct mg_shape *shapes)
 {
     struct mg_op_desc op = op_of(MG_OP_NEG, shapes, f32s, 1, NULL, 0);
-    struct mg_time_policy policy = {.warm_up = 1, .repeats = 15, .cold = cold};
+    struct mg_time_policy policy = {.warm_up = 1, .repeats = 15, .apart = cold ? MG_WHOLE_CACHE : 0, .made = cold};
     struct mg_timing timing;
     log_.copied = 0;
     log_.left = left;

@@ -156,7 +156,7 @@ Test(measure_cpu, cold_timings_have_operands_in_turn)
     enum mg_dtype dtypes[] = {MG_DTYPE_F32, MG_DTYPE_F32, MG_DTYPE_F32};
     struct mg_op_desc op = product(shapes, dtypes), fill = {.type = MG_OP_FILL, .out_count = 1};
     static const struct mg_attr attrs[] = {REAL_OF(VALUE, 1)};
-    struct mg_time_policy policy = {.warm_up = 1, .repeats = 70, .cold = true};
+    struct mg_time_policy policy = {.warm_up = 1, .repeats = 70, .apart = MG_WHOLE_CACHE, .made = true};
     struct mg_timing timing;
     struct mg_error err;
     fill.attrs = attrs;

@@ -143,7 +143,7 @@ static enum mg_code share_prices(void *context, struct mg_error *err)
 {
     struct mg_arena *arena = context;
     struct mg_graph *g = training_graph(&nets[2], arena);
-    struct mg_time_policy policy = {.warm_up = 1, .repeats = 3, .cold = true};
+    struct mg_time_policy policy = {.warm_up = 1, .repeats = 3};
     struct mg_program *program[2];
     struct mg_plan *plan;
     struct mg_program_prices *prices = mg_program_prices_new(engine);
