@@ -7,7 +7,7 @@
 #include "measure/convert.h"
 #include "measure/program_priv.h"
 
-enum { GUARD = 4096, GUARD_BYTE = 0xa5 };
+enum { GUARD = 4096, GUARD_BYTE = 0xa5, HOST_ALIGN = 64 };
 
 /* ---- distinct operators ---- */
 
@@ -223,6 +223,11 @@ static enum mg_code record(void *context, const struct mg_action *action, struct
 
 /* ---- memory ---- */
 
+static uint64_t host_room(uint64_t bytes)
+{
+    return (bytes + HOST_ALIGN - 1) / HOST_ALIGN * HOST_ALIGN;
+}
+
 static enum mg_code set_guards(struct mg_program *p, struct mg_error *err)
 {
     char guard[GUARD];
@@ -248,6 +253,21 @@ enum mg_code mg_program_check_guards(struct mg_program *p, struct mg_error *err)
     return code;
 }
 
+/* All copies on the host lie in one block. */
+static enum mg_code place_host(struct mg_program *p, struct mg_error *err)
+{
+    uint64_t bytes = 0;
+    for (size_t v = 0; v < p->host_count; v++)
+        bytes += host_room(p->host_bytes[v]);
+    enum mg_code code = bytes ? mg_engine_alloc(p->engine, MG_PLACE_HOST, bytes, &p->host_memory, err) : MG_OK;
+    char *at = p->host_memory;
+    for (size_t v = 0; v < p->host_count && !code; v++) {
+        p->host[v] = p->host_bytes[v] ? at : NULL;
+        at += host_room(p->host_bytes[v]);
+    }
+    return code;
+}
+
 static enum mg_code make_memory(struct mg_program *p, struct mg_error *err)
 {
     void *memory;
@@ -256,11 +276,14 @@ static enum mg_code make_memory(struct mg_program *p, struct mg_error *err)
         return code;
     p->memory = memory;
     for (size_t i = 0; i < p->address_count; i++)
-        p->address[i] += (uint64_t)(uintptr_t)(p->memory + GUARD);
-    for (size_t v = 0; v < p->host_count && !code; v++)
-        if (p->host_bytes[v])
-            code = mg_engine_alloc(p->engine, MG_PLACE_HOST, p->host_bytes[v], &p->host[v], err);
+        p->address[i] += mg_program_base(p);
+    code = place_host(p, err);
     return code ? code : set_guards(p, err);
+}
+
+uint64_t mg_program_base(const struct mg_program *p)
+{
+    return (uint64_t)(uintptr_t)(p->memory + GUARD);
 }
 
 struct building {
@@ -278,13 +301,6 @@ static enum mg_code walk(void *context, struct mg_error *err)
     return mg_exec_walk(b->original, b->plan, b->seed, &visitor, &b->program->scratch, err);
 }
 
-static enum mg_code follow_reuse(void *context, struct mg_error *err)
-{
-    (void)err;
-    mg_program_follow_reuse(context);
-    return MG_OK;
-}
-
 static enum mg_code build(void *context, struct mg_error *err)
 {
     struct building *b = context;
@@ -299,8 +315,6 @@ static enum mg_code build(void *context, struct mg_error *err)
     mg_program_begin_order(p);
     enum mg_code code = mg_arena_guard(&p->scratch, walk, b, err);
     mg_program_end_order(p);
-    if (!code)
-        code = mg_arena_guard(&p->scratch, follow_reuse, p, err);
     mg_arena_release(&p->scratch);
     p->original = NULL;
     p->facts.operators = (uint32_t)p->op_count;
@@ -333,8 +347,7 @@ void mg_program_free(struct mg_program *p)
         return;
     for (size_t i = 0; i < p->op_count; i++)
         mg_prepared_free(p->ops[i].prepared);
-    for (size_t v = 0; v < p->host_count && p->host; v++)
-        mg_engine_free(p->engine, MG_PLACE_HOST, p->host[v]);
+    mg_engine_free(p->engine, MG_PLACE_HOST, p->host_memory);
     mg_engine_free(p->engine, MG_PLACE_DEVICE, p->memory);
     mg_arena_release(&p->scratch);
     mg_arena_release(&p->arena);

@@ -76,13 +76,15 @@ struct mg_program {
     struct given *results;
     size_t result_count, result_capacity;
     size_t value_count; /* of the original */
-    void **host;        /* copies by value of the plan's graph */
+    void *host_memory;
+    void **host; /* copies by value of the plan's graph, in host_memory */
     uint64_t *host_bytes;
     size_t host_count;
     struct storage *alive;
     size_t alive_count, alive_capacity;
     uint64_t alive_bytes;
     struct ordering order;
+    bool followed;   /* program_reuse.c did its work */
     double *mark_at; /* program_time.c: when each mark was reached */
     uint32_t profiles;
     struct mg_program_facts facts;
@@ -98,8 +100,10 @@ void mg_program_order_free(struct mg_program *p, const struct storage *storage);
 /* After the last instruction: numbers the marks. */
 void mg_program_end_order(struct mg_program *p);
 
-/* Sets each instruction's `reuse` (program_reuse.c), while addresses are still offsets in the arena. */
-void mg_program_follow_reuse(struct mg_program *p);
+/* Sets each instruction's `reuse` (program_reuse.c), once. */
+enum mg_code mg_program_follow_reuse(struct mg_program *p, struct mg_error *err);
+/* The arena's first address. */
+uint64_t mg_program_base(const struct mg_program *p);
 /* Bytes between two uses of an operand, mg_time_policy's `apart`. */
 uint64_t mg_program_apart(const struct mg_program *p, enum reuse reuse);
 

@@ -1,70 +1,83 @@
 /* How far back what an instruction touches was touched before. A cache holds what was touched last: the bytes touched
  * since, each counted once, tell whether it holds this still (the stack distance of Mattson et al., "Evaluation
- * techniques for storage hierarchies", 1970). They are counted over blocks of the arena by a Fenwick tree over time
- * that has a one where a block was last touched (Bennett and Kruskal, "LRU stack processing", 1975). */
+ * techniques for storage hierarchies", 1970). Here they are counted by pieces of the arena that were last touched
+ * together; a Fenwick tree over time has at each moment the bytes that were touched then and not since (after Bennett
+ * and Kruskal, "LRU stack processing", 1975). */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "measure/program_priv.h"
 
-enum { BLOCK = 4096, MOST_BLOCKS = 1 << 18 };
+enum { MOST_ROWS = 1024, FEWEST_TIMES = 1 << 12 };
 
+struct piece {
+    uint64_t at, end; /* bytes of the arena; copies on the host lie behind it */
+    uint32_t time;    /* from 1 */
+};
 struct trace {
-    uint64_t block, near, cache; /* bytes */
-    uint32_t *touched;           /* by block: when last, from 1; 0: never */
-    uint32_t *block_at;          /* by time */
-    uint32_t *tree;
-    uint32_t now, times, alive, latest; /* times: the tree's; latest: the block touched last */
-    float *shares;                      /* of the instruction that touches; NULL: nobody asks */
-    double own, total;                  /* bytes: that it touches, that it has touched */
+    struct mg_arena *arena;
+    struct piece *pieces; /* by address, without overlap */
+    size_t count, capacity;
+    uint64_t *tree;      /* bytes by time */
+    uint32_t now, times; /* times: the tree's */
+    uint64_t near, cache;
+    float *shares;     /* of the instruction that touches; NULL: nobody asks */
+    double own, total; /* bytes: that it touches, that it has touched */
 };
 
-/* ---- blocks over time ---- */
+/* ---- bytes over time ---- */
 
-static void add(struct trace *t, uint32_t time, uint32_t by)
+static void add(struct trace *t, uint32_t time, uint64_t by)
 {
     for (; time <= t->times; time += time & -time)
         t->tree[time] += by;
 }
 
-static uint32_t sum(const struct trace *t, uint32_t time)
+/* From that time on. */
+static uint64_t bytes_since(const struct trace *t, uint32_t time)
 {
-    uint32_t found = 0;
-    for (; time; time -= time & -time)
-        found += t->tree[time];
-    return found;
+    uint64_t later = 0, earlier = 0;
+    for (uint32_t at = t->now; at; at -= at & -at)
+        later += t->tree[at];
+    for (uint32_t at = time - 1; at; at -= at & -at)
+        earlier += t->tree[at];
+    return later - earlier;
 }
 
-/* All times were given: those that still count begin anew. */
+static int latest_first(const void *a, const void *b)
+{
+    const struct piece *x = *(const struct piece *const *)a, *y = *(const struct piece *const *)b;
+    return (x->time < y->time) - (x->time > y->time);
+}
+
+/* What no cache can hold any more is forgotten; the others' times begin anew. */
 static void renumber(struct trace *t)
 {
-    uint32_t kept = 0;
-    memset(t->tree, 0, (t->times + 1) * sizeof *t->tree);
-    for (uint32_t time = 1; time <= t->now; time++) {
-        uint32_t block = t->block_at[time];
-        if (t->touched[block] != time)
-            continue;
-        t->touched[block] = ++kept;
-        t->block_at[kept] = block;
-        add(t, kept, 1);
+    struct mg_arena_mark mark = mg_arena_mark(t->arena);
+    struct piece **order = MG_NEW_ARRAY(t->arena, struct piece *, t->count);
+    size_t kept = 0, left = 0;
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < t->count; i++)
+        order[i] = &t->pieces[i];
+    qsort(order, t->count, sizeof *order, latest_first);
+    for (; kept < t->count && bytes <= t->cache; kept++)
+        bytes += order[kept]->end - order[kept]->at;
+    for (size_t i = 0; i < t->count; i++)
+        order[i]->time = i < kept ? (uint32_t)(kept - i) : 0;
+    mg_arena_rewind(t->arena, mark);
+    for (size_t i = 0; i < t->count; i++)
+        if (t->pieces[i].time)
+            t->pieces[left++] = t->pieces[i];
+    t->count = left;
+    t->now = (uint32_t)kept;
+    if (2 * kept > t->times) {
+        t->times = 4 * (uint32_t)kept;
+        t->tree = MG_NEW_ARRAY(t->arena, uint64_t, t->times + 1);
     }
-    t->now = kept;
-}
-
-/* Blocks touched since this one was, itself included; 0: never touched. */
-static uint32_t touch_block(struct trace *t, uint32_t block)
-{
-    uint32_t before = t->touched[block], since = before ? t->alive - sum(t, before - 1) : 0;
-    if (t->now == t->times)
-        renumber(t);
-    if (t->touched[block])
-        add(t, t->touched[block], (uint32_t)-1);
-    else
-        t->alive++;
-    t->touched[block] = ++t->now;
-    t->block_at[t->now] = block;
-    add(t, t->now, 1);
-    return since;
+    memset(t->tree, 0, (t->times + 1) * sizeof *t->tree);
+    for (size_t i = 0; i < t->count; i++)
+        add(t, t->pieces[i].time, t->pieces[i].end - t->pieces[i].at);
 }
 
 /* ---- shares ---- */
@@ -89,139 +102,239 @@ static void count(struct trace *t, double distance, double bytes)
     t->total += bytes;
 }
 
+/* ---- touching ---- */
+
+static size_t first_after(const struct trace *t, uint64_t at)
+{
+    size_t low = 0, high = t->count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (t->pieces[middle].end > at)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+/* Pieces [from, to) give way to `added`. */
+static void replace(struct trace *t, size_t from, size_t to, const struct piece *added, size_t added_count)
+{
+    size_t left = t->count - (to - from) + added_count;
+    t->pieces = mg_arena_grow(t->arena, t->pieces, t->count, &t->capacity, left, sizeof *t->pieces);
+    memmove(t->pieces + from + added_count, t->pieces + to, (t->count - to) * sizeof *t->pieces);
+    memcpy(t->pieces + from, added, added_count * sizeof *added);
+    t->count = left;
+}
+
+static uint64_t common_of(const struct piece *p, uint64_t at, uint64_t end)
+{
+    return (p->end < end ? p->end : end) - (p->at > at ? p->at : at);
+}
+
+static void count_pieces(struct trace *t, const struct piece *p, const struct piece *last, uint64_t at, uint64_t end)
+{
+    uint64_t known = 0;
+    for (; p < last; p++) {
+        uint64_t common = common_of(p, at, end);
+        count(t, (double)bytes_since(t, p->time), (double)common);
+        known += common;
+    }
+    count(t, INFINITY, (double)(end - at - known));
+}
+
 static void touch_range(struct trace *t, uint64_t at, uint64_t bytes)
 {
-    for (uint64_t block = at / t->block; block <= (at + bytes - 1) / t->block && bytes; block++) {
-        uint64_t begin = block * t->block, end = begin + t->block;
-        begin = begin > at ? begin : at;
-        end = end < at + bytes ? end : at + bytes;
-        uint32_t since = block == t->latest ? 1 : touch_block(t, (uint32_t)block);
-        t->latest = (uint32_t)block;
-        if (t->shares)
-            count(t, since ? (double)since * (double)t->block : INFINITY, (double)(end - begin));
-    }
-}
-
-/* Of elements that lie one behind the other from the last dimensions on; *rank: the dimensions that are left. */
-static int64_t run_length(const struct mg_shape *shape, const int64_t *stride, uint32_t *rank)
-{
-    int64_t length = 1;
-    while (*rank > 0 && (shape->dim[*rank - 1] == 1 || stride[*rank - 1] == length || stride[*rank - 1] == 0)) {
-        length *= stride[*rank - 1] ? shape->dim[*rank - 1] : 1;
-        --*rank;
-    }
-    return length;
-}
-
-static void touch_rows(struct trace *t, uint64_t at, const struct mg_shape *shape, const int64_t *stride, uint32_t rank,
-                       uint64_t row, uint64_t size)
-{
-    if (rank == 0) {
-        touch_range(t, at, row);
+    if (bytes == 0)
         return;
-    }
-    int64_t rows = stride[0] ? shape->dim[0] : 1;
-    struct mg_shape rest = {.rank = rank - 1};
-    memcpy(rest.dim, shape->dim + 1, (rank - 1) * sizeof *rest.dim);
-    for (int64_t i = 0; i < rows; i++)
-        touch_rows(t, at + (uint64_t)(i * stride[0]) * size, &rest, stride + 1, rank - 1, row, size);
+    if (t->now == t->times)
+        renumber(t);
+    uint64_t end = at + bytes;
+    size_t from = first_after(t, at), to = from, added_count = 0;
+    struct piece added[3];
+    while (to < t->count && t->pieces[to].at < end)
+        to++;
+    if (t->shares)
+        count_pieces(t, t->pieces + from, t->pieces + to, at, end);
+    for (size_t i = from; i < to; i++)
+        add(t, t->pieces[i].time, -common_of(&t->pieces[i], at, end));
+    if (from < to && t->pieces[from].at < at)
+        added[added_count++] = (struct piece){t->pieces[from].at, at, t->pieces[from].time};
+    added[added_count++] = (struct piece){at, end, t->now + 1};
+    if (from < to && t->pieces[to - 1].end > end)
+        added[added_count++] = (struct piece){end, t->pieces[to - 1].end, t->pieces[to - 1].time};
+    replace(t, from, to, added, added_count);
+    add(t, ++t->now, bytes);
 }
 
-/* Where rows are shorter than what lies between them and many, all is touched that lies between first and last. */
-static void touch_box(struct trace *t, uint64_t at, const struct mg_shape *shape, const int64_t *stride, uint64_t size)
+/* ---- boxes ---- */
+
+/* A box in memory: rows of one length, one behind the other; a span where its rows are many and close, or too many. */
+struct rows {
+    uint64_t at, bytes; /* of a row */
+    uint32_t rank;      /* dimensions of rows */
+    int64_t dim[MG_MAX_RANK];
+    uint64_t step[MG_MAX_RANK]; /* bytes */
+    uint64_t count;
+};
+
+static struct rows rows_of(uint64_t at, const struct mg_shape *shape, const int64_t *stride, uint64_t size)
 {
-    uint64_t last = 0;
-    uint32_t rank = shape->rank;
+    struct rows rows = {.at = at, .count = 1};
+    int64_t length = 1, last = 0;
+    uint32_t d = shape->rank;
+    for (; d > 0 && (shape->dim[d - 1] == 1 || stride[d - 1] == length || stride[d - 1] == 0); d--)
+        length *= stride[d - 1] ? shape->dim[d - 1] : 1;
+    for (uint32_t i = 0; i < shape->rank; i++)
+        last += (shape->dim[i] - 1) * stride[i];
+    for (uint32_t i = 0; i < d; i++) {
+        if (stride[i] == 0 || shape->dim[i] == 1)
+            continue;
+        rows.dim[rows.rank] = shape->dim[i];
+        rows.step[rows.rank++] = (uint64_t)stride[i] * size;
+        rows.count *= (uint64_t)shape->dim[i];
+    }
+    rows.bytes = (uint64_t)length * size;
+    uint64_t span = ((uint64_t)last + 1) * size;
     if (mg_shape_elements(shape) == 0)
-        return;
-    for (uint32_t d = 0; d < shape->rank; d++)
-        last += (uint64_t)((shape->dim[d] - 1) * stride[d]);
-    uint64_t row = (uint64_t)run_length(shape, stride, &rank) * size;
-    if (row < t->block / 4)
-        touch_range(t, at, (last + 1) * size);
-    else
-        touch_rows(t, at, shape, stride, rank, row, size);
+        rows.count = 0;
+    else if (rows.count > MOST_ROWS || 2 * rows.count * rows.bytes >= span)
+        rows = (struct rows){.at = at, .bytes = span, .count = 1};
+    return rows;
+}
+
+static void touch_rows(struct trace *t, const struct rows *rows)
+{
+    for (uint64_t i = 0; i < rows->count; i++) {
+        uint64_t at = rows->at, rest = i;
+        for (uint32_t d = rows->rank; d-- > 0; rest /= (uint64_t)rows->dim[d])
+            at += rest % (uint64_t)rows->dim[d] * rows->step[d];
+        touch_range(t, at, rows->bytes);
+    }
+}
+
+/* What is chosen by index is read where it is chosen: no more than the result has. */
+static struct rows rows_of_operand(const struct mg_prepared *prepared, uint32_t i, uint64_t at)
+{
+    const struct mg_op_desc *op = &prepared->op;
+    uint64_t size = mg_dtype_size(op->in_dtype[i]);
+    struct rows rows = rows_of(at, &op->in_shape[i], prepared->in[i].at, size);
+    bool chosen = op->type == MG_OP_GATHER || op->type == MG_OP_GATHER_ELEMENTS || op->type == MG_OP_GATHER_ND;
+    uint64_t most = (uint64_t)mg_shape_elements(&op->out_shape[0]) * size;
+    if (chosen && i == 0 && rows.count == 1 && rows.bytes > most)
+        rows.bytes = most;
+    return rows;
+}
+
+static struct rows rows_of_result(const struct mg_prepared *prepared, uint32_t i, uint64_t at)
+{
+    const struct mg_op_desc *op = &prepared->op;
+    return rows_of(at, &op->out_shape[i], prepared->out[i].at, mg_dtype_size(op->out_dtype[i]));
 }
 
 /* ---- instructions ---- */
 
-static uint64_t bytes_of(const struct mg_shape *shape, enum mg_dtype dtype)
+struct following {
+    struct mg_program *program;
+    const uint64_t *host; /* the place of each copy, where the processor's cache holds these too; else NULL */
+    uint64_t base;        /* of the arena, in addresses */
+};
+
+/* Operands, then results. */
+static struct rows rows_at(const struct following *f, const struct instruction *item, uint32_t i)
 {
-    return (uint64_t)mg_shape_elements(shape) * mg_dtype_size(dtype);
+    const struct mg_prepared *prepared = f->program->ops[item->op].prepared;
+    const uint64_t *address = f->program->address;
+    uint32_t in_count = prepared->op.in_count;
+    return i < in_count ? rows_of_operand(prepared, i, address[item->in + i] - f->base)
+                        : rows_of_result(prepared, i - in_count, address[item->out + i - in_count] - f->base);
 }
 
-static uint64_t bytes_of_op(const struct mg_op_desc *op)
+static void touch_op(struct trace *t, const struct following *f, const struct instruction *item)
 {
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < op->in_count; i++)
-        bytes += bytes_of(&op->in_shape[i], op->in_dtype[i]);
-    for (uint32_t i = 0; i < op->out_count; i++)
-        bytes += bytes_of(&op->out_shape[i], op->out_dtype[i]);
-    return bytes;
+    const struct mg_op_desc *op = &f->program->ops[item->op].prepared->op;
+    for (uint32_t i = 0; i < op->in_count + op->out_count; i++) {
+        struct rows rows = rows_at(f, item, i);
+        t->own += (double)(rows.count * rows.bytes);
+    }
+    for (uint32_t i = 0; i < op->in_count + op->out_count; i++) {
+        struct rows rows = rows_at(f, item, i);
+        touch_rows(t, &rows);
+    }
 }
 
-static void touch_op(struct trace *t, const struct mg_program *p, const struct instruction *item)
+/* Copies by other streams take as long as their link needs. */
+static void touch_copy(struct trace *t, const struct following *f, struct instruction *item)
 {
-    const struct mg_prepared *prepared = p->ops[item->op].prepared;
-    const struct mg_op_desc *op = &prepared->op;
-    for (uint32_t i = 0; i < op->in_count; i++)
-        touch_box(t, p->address[item->in + i], &op->in_shape[i], prepared->in[i].at, mg_dtype_size(op->in_dtype[i]));
-    for (uint32_t i = 0; i < op->out_count; i++)
-        touch_box(t, p->address[item->out + i], &op->out_shape[i], prepared->out[i].at,
-                  mg_dtype_size(op->out_dtype[i]));
+    if (!f->host)
+        t->shares = NULL;
+    t->own = 2 * (double)item->bytes;
+    if (f->host)
+        touch_range(t, f->host[item->copy], item->bytes);
+    touch_range(t, item->at, item->bytes);
+    if (!f->host)
+        item->reuse[REUSE_FAR] = 1;
 }
 
-static void touch(struct trace *t, struct mg_program *p, struct instruction *item, const uint64_t *host)
+static void follow(struct trace *t, const struct following *f, struct instruction *item)
 {
+    struct mg_program *p = f->program;
     struct distinct *part = item->kind == KIND_RUN ? &p->ops[item->op] : &p->copies[item->op];
     t->shares = item->reuse;
-    t->total = 0;
-    t->own = (double)(item->kind == KIND_RUN ? bytes_of_op(&part->prepared->op) : item->bytes * (host ? 2 : 1));
+    t->total = t->own = 0;
     if (item->kind == KIND_RUN)
-        touch_op(t, p, item);
-    else if (host)
-        touch_range(t, host[item->copy], item->bytes);
-    if (item->kind != KIND_RUN)
-        touch_range(t, item->at, item->bytes);
+        touch_op(t, f, item);
+    else
+        touch_copy(t, f, item);
     for (int r = 0; r < REUSES; r++) {
-        item->reuse[r] = t->total > 0 ? item->reuse[r] / (float)t->total : r == 0;
+        if (t->shares)
+            item->reuse[r] = t->total > 0 ? item->reuse[r] / (float)t->total : r == REUSE_OWN;
         part->wanted[r] = part->wanted[r] || item->reuse[r] > 0;
     }
 }
 
-/* Where copies are the processor's own, its cache holds the host's memory too: copies lie behind the arena. */
-static const uint64_t *place_host(struct mg_program *p, uint64_t *end)
+static const uint64_t *place_host(struct mg_program *p)
 {
     if (p->engine->properties.copy_streams > 0)
         return NULL;
-    uint64_t *host = MG_NEW_ARRAY(&p->scratch, uint64_t, p->host_count);
-    for (size_t v = 0; v < p->host_count; v++) {
-        host[v] = *end;
-        *end += (p->host_bytes[v] + BLOCK - 1) / BLOCK * BLOCK;
-    }
+    uint64_t *host = MG_NEW_ARRAY(&p->scratch, uint64_t, p->host_count), end = p->arena_bytes;
+    for (size_t v = 0; v < p->host_count; end += p->host_bytes[v++])
+        host[v] = end;
     return host;
 }
 
-void mg_program_follow_reuse(struct mg_program *p)
+static enum mg_code follow_all(void *context, struct mg_error *err)
 {
-    struct trace t = {.block = BLOCK, .cache = p->engine->properties.cache_bytes, .latest = MG_NONE};
-    uint64_t end = p->arena_bytes;
-    const uint64_t *host = place_host(p, &end);
+    struct mg_program *p = context;
+    struct trace t = {.arena = &p->scratch, .times = FEWEST_TIMES, .cache = p->engine->properties.cache_bytes};
+    struct following f = {p, place_host(p), mg_program_base(p)};
+    enum mg_code code = MG_OK;
     t.near = mg_program_apart(p, REUSE_NEAR);
-    while (end / t.block + 1 > MOST_BLOCKS)
-        t.block *= 2;
-    uint32_t blocks = (uint32_t)(end / t.block) + 1;
-    t.times = 2 * blocks;
-    t.touched = MG_NEW_ARRAY(&p->scratch, uint32_t, blocks);
-    t.block_at = MG_NEW_ARRAY(&p->scratch, uint32_t, t.times + 1);
-    t.tree = MG_NEW_ARRAY(&p->scratch, uint32_t, t.times + 1);
-    for (size_t i = 0; i < p->given_count; i++)
+    t.tree = MG_NEW_ARRAY(t.arena, uint64_t, t.times + 1);
+    for (size_t i = 0; i < p->given_count; i++) {
+        const struct mg_located *place = &p->given[i].place;
+        struct rows rows = rows_of(place->offset, &place->shape, place->stride, mg_dtype_size(place->dtype));
         if (!p->given[i].on_host)
-            touch_box(&t, p->given[i].place.offset, &p->given[i].place.shape, p->given[i].place.stride,
-                      mg_dtype_size(p->given[i].place.dtype));
-    for (size_t i = 0; i < p->count; i++)
+            touch_rows(&t, &rows);
+    }
+    for (size_t i = 0; i < p->count && !code; i++) {
+        code = mg_program_go_on(p, err);
         if (p->items[i].kind != KIND_WAIT)
-            touch(&t, p, &p->items[i], host);
+            follow(&t, &f, &p->items[i]);
+    }
+    return code;
+}
+
+enum mg_code mg_program_follow_reuse(struct mg_program *p, struct mg_error *err)
+{
+    if (p->followed)
+        return MG_OK;
+    for (size_t i = 0; i < p->count; i++)
+        memset(p->items[i].reuse, 0, sizeof p->items[i].reuse);
+    enum mg_code code = mg_arena_guard(&p->scratch, follow_all, p, err);
+    mg_arena_release(&p->scratch);
+    p->followed = code == MG_OK;
+    return code;
 }
 
 uint64_t mg_program_apart(const struct mg_program *p, enum reuse reuse)

@@ -55,17 +55,21 @@ static struct mg_hash128 key_at(const struct distinct *part, int reuse)
     return reuse == REUSE_OWN ? part->key : mg_hash_words(words, 3);
 }
 
-/* Each byte that it touches takes its share of the time that all would take from as far back. */
+/* Each byte that it touches takes its share of the time that all would take from as far back; where a time is missing,
+ * as those whose times are there. */
 static double price_of(const struct mg_program_prices *prices, const struct mg_program *p,
                        const struct instruction *item)
 {
     const struct distinct *part = item->kind == KIND_RUN ? &p->ops[item->op] : &p->copies[item->op];
-    double seconds = 0;
+    double seconds = 0, priced = 0;
     for (int r = 0; r < REUSES && prices->capacity; r++) {
         const struct price *price = slot_of(prices->slots, prices->capacity, key_at(part, r));
-        seconds += price->used ? (double)item->reuse[r] * price->median : 0;
+        if (!price->used || !price->times)
+            continue;
+        seconds += (double)item->reuse[r] * price->median;
+        priced += (double)item->reuse[r];
     }
-    return seconds;
+    return priced > 0 ? seconds / priced : 0;
 }
 
 static struct price *make_price(struct mg_program_prices *prices, struct mg_hash128 key)
@@ -132,11 +136,12 @@ static enum mg_code time_copy(const struct pricing *job, const struct instructio
     double samples[MOST];
     struct mg_timing timing;
     uint32_t repeats = job->policy->repeats < MOST ? job->policy->repeats : MOST;
+    uint64_t own = p->engine->properties.copy_streams > 0 ? 0 : 2 * item->bytes;
     enum mg_code code = MG_OK;
     if (mg_engine_knows_copy(p->engine, item->stream, item->bytes, seconds))
         return MG_OK;
     for (uint32_t i = 0; i < repeats && !code; i++) {
-        code = apart > 2 * item->bytes ? touch_others(job->prices, apart - 2 * item->bytes, err) : MG_OK;
+        code = apart > own ? touch_others(job->prices, apart - own, err) : MG_OK;
         double begin = mg_engine_clock(p->engine);
         code = code ? code : mg_program_run_one(p, item, err);
         code = code ? code : mg_engine_wait(p->engine, err);
@@ -193,7 +198,7 @@ static enum mg_code price_all(void *context, struct mg_error *err)
 {
     struct pricing *job = context;
     struct mg_program *p = job->program;
-    enum mg_code code = MG_OK;
+    enum mg_code code = mg_program_follow_reuse(p, err);
     for (size_t i = 0; i < p->op_count && !code; i++)
         code = price_part(job, &p->ops[i], err);
     for (size_t i = 0; i < p->copy_count && !code; i++)

@@ -13,7 +13,7 @@ struct run {
     struct mg_program *program;
     struct mg_engine engine;
     struct mg_device device;
-    uint64_t cache;
+    uint32_t copy_streams;
 };
 
 static mg_value exponential(struct run *r, mg_value x)
@@ -40,7 +40,9 @@ static const struct instruction *last_of(struct run *r, uint64_t cache)
     r->device = *mg_device_builtin("rtx3090");
     r->engine = (struct mg_engine){.backend = &mg_backend_model, .detail = &r->device};
     r->engine.properties.cache_bytes = cache;
+    r->engine.properties.copy_streams = r->copy_streams;
     cr_assert_eq(mg_arena_guard(&r->b.arena, build, r, &err), MG_OK, "%s", err.message);
+    cr_assert_eq(mg_program_follow_reuse(r->program, &err), MG_OK, "%s", err.message);
     return &r->program->items[r->program->count - 1];
 }
 
@@ -74,7 +76,7 @@ static const struct instruction *chain(struct run *r, uint64_t cache)
  * itself included. */
 Test(program_reuse, distances_are_the_bytes_touched_in_between)
 {
-    struct run r;
+    struct run r = {0};
     double a = log(7.0 / 3) / log(14.0 / 3);
     expect_shares(chain(&r, 14 * MIB), (2 - a) / 3, 0, (1 + a) / 3);
     end(&r);
@@ -88,7 +90,7 @@ Test(program_reuse, distances_are_the_bytes_touched_in_between)
 /* Its operands alone are more than the cache holds, or there is none. */
 Test(program_reuse, operators_larger_than_the_cache_have_one_time)
 {
-    struct run r;
+    struct run r = {0};
     for (uint64_t cache = 0; cache <= 3 * MIB; cache += 3 * MIB) {
         const struct instruction *item = chain(&r, cache);
         const bool *wanted = r.program->ops[item->op].wanted;
@@ -98,21 +100,72 @@ Test(program_reuse, operators_larger_than_the_cache_have_one_time)
     }
 }
 
-/* x of 64 rows of 32 KiB; then three others of 2 MiB; then the left half of x, then x: its left half lies at most 3 MiB
- * back, its right half 9 MiB (x, the others, what the left half gave). */
+/* x of 64 rows of 32 KiB; then three others of 2 MiB; then the left quarter of x, then x: its left quarter lies within
+ * the operator's own 4 MiB, the rest 8.5 MiB back (x, the others, what the quarter gave). */
 Test(program_reuse, rows_of_a_box_are_touched_alone)
 {
-    struct run r;
+    struct run r = {0};
     bench_open(&r.b);
     mg_value x = input(&r.b, "x", SHAPE(64, 8192)), b = exponential(&r, x);
     for (int i = 0; i < 2; i++)
         b = exponential(&r, b);
-    mg_value left = op1(&r.b, MG_OP_SLICE, NULL, VALUES(x), ATTRS(LIST_OF(STARTS, 0, 0), LIST_OF(ENDS, 64, 4096)));
+    mg_value left = op1(&r.b, MG_OP_SLICE, NULL, VALUES(x), ATTRS(LIST_OF(STARTS, 0, 0), LIST_OF(ENDS, 64, 2048)));
     exponential(&r, left);
     mg_graph_add_output(r.b.g, op1(&r.b, MG_OP_TANH, NULL, VALUES(x), NO_ATTRS));
     const struct instruction *item = last_of(&r, 16 * MIB);
-    double right = log(9.0 / 4) / log(16.0 / 4);
+    double rest = log(8.5 / 4) / log(16.0 / 4);
     cr_expect_eq(r.program->count, 5, "the slice is a view");
-    expect_shares(item, (1 + 1 - right) / 4, 0, (right + 2) / 4);
+    expect_shares(item, (0.5 + 1.5 * (1 - rest)) / 4, 0, (1.5 * rest + 2) / 4);
+    end(&r);
+}
+
+/* A mask of 4 KiB stands for all rows of a sum: 4 MiB and no more are its own, so that x lies 8 MiB back. */
+Test(program_reuse, what_is_repeated_is_touched_once)
+{
+    struct run r = {0};
+    bench_open(&r.b);
+    mg_value x = input(&r.b, "x", SHAPE(512, 1024)), mask = input(&r.b, "mask", SHAPE(1, 1024)), b = x;
+    for (int i = 0; i < 3; i++)
+        b = exponential(&r, b);
+    mg_value wide = op1(&r.b, MG_OP_EXPAND, NULL, VALUES(mask), ATTRS(LIST_OF(SHAPE, 512, 1024)));
+    mg_graph_add_output(r.b.g, op1(&r.b, MG_OP_ADD, NULL, VALUES(x, wide), NO_ATTRS));
+    const struct instruction *item = last_of(&r, 16 * MIB);
+    double own = 4 + 1.0 / 256, far = log(8 / own) / log(16 / own);
+    cr_expect_float_eq(item->reuse[REUSE_OWN], 2 * (1 - far) / own, 1e-3);
+    cr_expect_float_eq(item->reuse[REUSE_FAR], (2 + 2 * far) / own, 1e-3);
+    end(&r);
+}
+
+/* Of a table of 64 MiB only the rows that are chosen are read: it does not drive out what lies before it. */
+Test(program_reuse, tables_are_read_where_they_are_chosen)
+{
+    struct run r = {0};
+    bench_open(&r.b);
+    mg_value table = value_of(&r.b, MG_KIND_WEIGHT, "table", SHAPE(16384, 1024));
+    mg_value x = input(&r.b, "x", SHAPE(512, 1024));
+    mg_value ids = mg_graph_add_value(r.b.g, "ids", MG_KIND_WEIGHT, MG_DTYPE_I64, SHAPE(512));
+    mg_value a = exponential(&r, x), rows = op1(&r.b, MG_OP_GATHER, NULL, VALUES(table, ids), ATTRS(INT_OF(AXIS, 0)));
+    mg_graph_add_output(r.b.g, rows);
+    mg_graph_add_output(r.b.g, op1(&r.b, MG_OP_TANH, NULL, VALUES(a), NO_ATTRS));
+    const struct instruction *item = last_of(&r, 16 * MIB);
+    double far = log((6 + 1.0 / 256) / 4) / log(16.0 / 4); /* a, the rows and where they come from, ids */
+    expect_shares(item, (1 - far) / 2, 0, (1 + far) / 2);
+    end(&r);
+}
+
+/* Many more touches than the tree has times for: the pattern stays the same. */
+Test(program_reuse, long_courses_are_counted_as_short_ones)
+{
+    struct run r = {0};
+    bench_open(&r.b);
+    mg_value x = input(&r.b, "x", SHAPE(512, 512)), a = op1(&r.b, MG_OP_EXP, NULL, VALUES(x), NO_ATTRS);
+    for (int i = 0; i < 5000; i++)
+        a = op1(&r.b, i % 2 ? MG_OP_EXP : MG_OP_TANH, NULL, VALUES(a), NO_ATTRS);
+    mg_graph_add_output(r.b.g, op1(&r.b, MG_OP_ADD, NULL, VALUES(a, x), NO_ATTRS));
+    last_of(&r, 80 * MIB);
+    for (size_t i = 10; i < r.program->count - 1; i++)
+        for (int k = 0; k < REUSES; k++)
+            cr_assert_eq(r.program->items[i].reuse[k], r.program->items[10].reuse[k], "%zu", i);
+    cr_expect_float_eq(r.program->items[10].reuse[REUSE_OWN], 1, 1e-6);
     end(&r);
 }
