@@ -33,6 +33,7 @@ void mg_engine_write_class(struct mg_writer *w, const struct mg_engine *engine, 
     text(w, "backend", p->backend);
     text(w, "backend_version", p->backend_version);
     text(w, "blas", p->blas);
+    number(w, "cache_bytes", p->cache_bytes);
     text(w, "compute", p->compute);
     text(w, "device", device);
     text(w, "dnn", p->dnn);
@@ -40,6 +41,7 @@ void mg_engine_write_class(struct mg_writer *w, const struct mg_engine *engine, 
     text(w, "host_memory", p->pinned ? "pinned" : "pageable");
     text(w, "link", p->link);
     number(w, "memory_bytes", p->memory_bytes);
+    text(w, "pages", p->pages);
     text(w, "partition", p->partition);
     text(w, "policy", measuring);
     text(w, "runtime", p->runtime);

@@ -62,6 +62,17 @@ static uint64_t last_cache(void)
     return 8 << 20;
 }
 
+/* Whether mg_host_alloc()'s wish for huge pages is heard. */
+static const char *kind_of_pages(void)
+{
+    char line[64] = "";
+    FILE *file = fopen("/sys/kernel/mm/transparent_hugepage/enabled", "re");
+    bool heard = file && fgets(line, sizeof line, file) && !strstr(line, "[never]");
+    if (file)
+        fclose(file);
+    return heard ? "huge" : "small";
+}
+
 static void describe(struct mg_engine *engine, const struct onednn *dnn)
 {
     struct mg_engine_properties *p = &engine->properties;
@@ -72,6 +83,7 @@ static void describe(struct mg_engine *engine, const struct onednn *dnn)
     read_model_name(p->device, sizeof p->device);
     snprintf(p->compute, sizeof p->compute, "%s", isa_name(dnn->get_effective_cpu_isa()));
     snprintf(p->dnn, sizeof p->dnn, "oneDNN %d.%d.%d", version->major, version->minor, version->patch);
+    snprintf(p->pages, sizeof p->pages, "%s", kind_of_pages());
     p->units = 1;
     p->memory_bytes = pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 0;
     p->cache_bytes = last_cache();

@@ -21,6 +21,7 @@ struct mg_engine_properties {
     char compute[64]; /* compute capability "9.0"; the instruction set that oneDNN uses */
     char partition[64], link[64], uuid[64];
     char driver[32], runtime[32], dnn[32], blas[32];
+    char pages[16]; /* of a processor's large memory: "huge" or "small" */
     uint32_t units; /* streaming multiprocessors; processors used */
     uint64_t memory_bytes;
     uint64_t cache_bytes;  /* the last level: what an operator may find of those before it */

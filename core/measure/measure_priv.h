@@ -15,7 +15,7 @@ struct mg_prepared {
     void *detail;             /* the back end's own */
 };
 
-/* Functions that a back end leaves NULL do nothing and succeed. */
+/* Those that open, prepare, run, allocate, free and copy are there; others may be NULL: they do nothing and succeed. */
 struct mg_backend {
     const char *name; /* "cpu"; a device of the back end is NAME or NAME:REST */
     bool only_times;  /* nothing is executed: its memory need not hold anything */

@@ -187,25 +187,29 @@ uint64_t mg_operand_fill(const struct mg_op_desc *op, uint32_t i, const struct m
 
 /* ---- of a graph ---- */
 
-static int64_t lower(int64_t a, int64_t b)
+/* What a value must lie below; OPEN: no matter; COMPUTED_WITH: an index is computed with it, who knows how. */
+enum { OPEN = 0, COMPUTED_WITH = -1 };
+
+static int64_t both(int64_t a, int64_t b)
 {
-    return a == 0 || (b > 0 && b < a) ? b : a;
+    if (a == COMPUTED_WITH || b == COMPUTED_WITH)
+        return COMPUTED_WITH;
+    return a == OPEN || (b != OPEN && b < a) ? b : a;
 }
 
-/* What the operator's operand must lie below; 0: no matter. */
 static int64_t bound_of(const struct mg_op_desc *op, uint32_t i)
 {
     struct numbers n = {.op = op};
     choose(&n, i);
     switch (n.kind) {
     case INDICES:
-        return n.columns ? least(n.below, n.columns) : 0;
+        return n.columns ? least(n.below, n.columns) : OPEN;
     case LENGTHS:
         return n.below[0] + 1;
     case PLACES:
         return n.below[0];
     default:
-        return 0;
+        return OPEN;
     }
 }
 
@@ -220,12 +224,16 @@ static void bound_operands(const struct mg_graph *g, mg_op index, int64_t *below
     struct mg_op_desc desc;
     struct mg_error ignored;
     struct mg_arena_mark mark = mg_arena_mark(arena);
-    bool reads = !only_moves(op) && mg_op_describe(g, index, NULL, 0, arena, &desc, &ignored) == MG_OK;
-    for (uint32_t i = 0; i < op->in_count; i++)
-        if (reads)
-            below[op->in[i]] = lower(below[op->in[i]], bound_of(&desc, i));
-        else
-            below[op->in[i]] = lower(below[op->in[i]], below[op->out[0]]);
+    int64_t results = OPEN;
+    for (uint32_t k = 0; k < op->out_count; k++)
+        results = both(results, below[op->out[k]]);
+    bool moves = only_moves(op);
+    bool known = !moves && mg_op_describe(g, index, NULL, 0, arena, &desc, &ignored) == MG_OK;
+    for (uint32_t i = 0; i < op->in_count; i++) {
+        int64_t bound =
+            moves ? results : both(known ? bound_of(&desc, i) : OPEN, results == OPEN ? OPEN : COMPUTED_WITH);
+        below[op->in[i]] = both(below[op->in[i]], bound);
+    }
     mg_arena_rewind(arena, mark);
 }
 
@@ -238,7 +246,8 @@ void mg_operand_spread(const struct mg_graph *g, double **values, uint64_t seed,
         bound_operands(g, op, below, arena);
     for (size_t v = 0; v < g->value_count; v++) {
         const struct mg_value_info *value = &g->values[v];
-        if (value->kind != MG_KIND_INPUT || value->dtype < MG_DTYPE_I64 || value->dtype == MG_DTYPE_BOOL || !below[v])
+        if (value->kind != MG_KIND_INPUT || value->dtype < MG_DTYPE_I64 || value->dtype == MG_DTYPE_BOOL ||
+            below[v] <= 0)
             continue;
         int64_t count = mg_shape_elements(&value->shape);
         double largest = largest_of(value->dtype);

@@ -6,6 +6,7 @@
 #include "base/arena.h"
 #include "device/signature.h"
 #include "measure/calibrate.h"
+#include "graph_util.h"
 #include "measure/operands.h"
 
 struct reading {
@@ -151,4 +152,57 @@ Test(operands, sequences_and_grids_reach_everywhere)
     }
     cr_expect(least >= -1 && least < -0.9F && most <= 1 && most > 0.9F);
     mg_arena_release(&r.arena);
+}
+
+/* The largest of an input's 1000 numbers, all 1 before. */
+static double spread_most(struct bench *b, mg_value made)
+{
+    mg_graph_add_output(b->g, made);
+    cr_assert(normalise(b), "%s", b->err.message);
+    double **values = MG_NEW_ARRAY(&b->arena, double *, b->n->value_count), most = 0;
+    for (size_t v = 0; v < b->n->value_count; v++) {
+        if (b->n->values[v].kind == MG_KIND_COMPUTED)
+            continue;
+        values[v] = MG_NEW_ARRAY(&b->arena, double, mg_shape_elements(&b->n->values[v].shape));
+        for (int64_t i = 0; i < mg_shape_elements(&b->n->values[v].shape); i++)
+            values[v][i] = 1;
+    }
+    mg_operand_spread(b->n, values, 1, &b->arena);
+    for (size_t v = 0; v < b->n->value_count; v++)
+        for (int i = 0; strcmp(b->n->values[v].name, "ids") == 0 && i < 1000; i++)
+            most = fmax(most, values[v][i]);
+    bench_close(b);
+    return most;
+}
+
+static mg_value rows_of(struct bench *b, const char *name, int64_t size, mg_value ids)
+{
+    mg_value table = value_of(b, MG_KIND_WEIGHT, name, SHAPE(size, 2));
+    mg_value made = op1(b, MG_OP_GATHER, NULL, VALUES(table, ids), ATTRS(INT_OF(AXIS, 0)));
+    mg_graph_add_output(b->g, made);
+    return made;
+}
+
+/* Below every table that they choose from, also where parts of them do; what is computed with stays as it was. */
+Test(operands, inputs_of_a_graph_are_spread_below_what_they_choose_from)
+{
+    struct bench b;
+    mg_value half[2];
+    bench_open(&b);
+    mg_value ids = typed(&b, "ids", MG_DTYPE_I64, SHAPE(1000));
+    cr_expect_gt(spread_most(&b, rows_of(&b, "a", 300, ids)), 250);
+    bench_open(&b);
+    ids = typed(&b, "ids", MG_DTYPE_I64, SHAPE(1000));
+    cr_assert_eq(opn(&b, MG_OP_SPLIT, VALUES(ids), ATTRS(INT_OF(AXIS, 0), LIST_OF(SPLIT, 500, 500)), 2, half), MG_OK,
+                 "%s", b.err.message);
+    rows_of(&b, "a", 300, half[0]);
+    double most = spread_most(&b, rows_of(&b, "b", 10, half[1]));
+    cr_expect(most > 7 && most < 10, "%g", most);
+    bench_open(&b);
+    ids = typed(&b, "ids", MG_DTYPE_I64, SHAPE(1000));
+    rows_of(&b, "a", 300, ids);
+    cr_expect_eq(spread_most(&b, rows_of(&b, "b", 10, op1(&b, MG_OP_MUL, NULL, VALUES(ids, ids), NO_ATTRS))), 1);
+    bench_open(&b);
+    ids = typed(&b, "ids", MG_DTYPE_I64, SHAPE(1000));
+    cr_expect_eq(spread_most(&b, op1(&b, MG_OP_NEG, NULL, VALUES(ids), NO_ATTRS)), 1, "no index");
 }
