@@ -57,7 +57,7 @@ static void find_reason(const struct mg_agent *a, const json_t *known, char *rea
     json_t *key = json_loads(a->class_key, 0, NULL);
     const char *device = json_string_value(json_object_get(key, "device"));
     const json_t *class = class_of(a, json_object_get(known, "classes"));
-    long long wanted = count_of(class, "wanted"), failed = count_of(class, "failures");
+    long long wanted = count_of(class, "wanted");
     device = device ? device : a->device;
     profiles_for(json_object_get(known, "devices"), device, profiles, sizeof profiles);
     if (!*profiles)
@@ -67,9 +67,9 @@ static void find_reason(const struct mg_agent *a, const json_t *known, char *rea
                  device, a->device);
     else if (wanted == 0)
         snprintf(reason, room, "no run for %s has asked for timings yet", profiles);
-    else if (count_of(class, "operators") + failed >= wanted)
-        snprintf(reason, room, "what runs for %s want is measured (%lld operators; %lld could not be)", profiles,
-                 wanted, failed);
+    else if (count_of(class, "settled") >= wanted)
+        snprintf(reason, room, "what runs for %s want is measured (%lld operators), or was found not to be measurable",
+                 profiles, wanted);
     else
         snprintf(
             reason, room,

@@ -369,16 +369,17 @@ static int stats(const struct timings *t)
     if (!call(t, "GET", "/devices", NULL, 0, &answer))
         return MG_EXIT_FAILED;
     json_t *root = json_loads(answer.body, 0, NULL);
-    printf("%-16s  %-28s %9s %9s %9s %9s %9s\n", "class", "device", "operators", "wanted", "rows", "suspects",
-           "drifting");
+    printf("%-16s  %-28s %9s %9s %9s %9s %9s %9s\n", "class", "device", "operators", "wanted", "settled", "rows",
+           "suspects", "drifting");
     json_array_foreach(json_object_get(root, "classes"), i, c)
     {
         const char *id = "", *device = "";
-        json_int_t operators = 0, wanted = 0, rows = 0, suspects = 0, drifting = 0;
-        json_unpack(c, "{s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "id", &id, "device", &device, "operators", &operators,
-                    "wanted", &wanted, "rows", &rows, "suspects", &suspects, "drifting", &drifting);
-        printf("%-16s  %-28s %9lld %9lld %9lld %9lld %9lld\n", id, device, (long long)operators, (long long)wanted,
-               (long long)rows, (long long)suspects, (long long)drifting);
+        json_int_t operators = 0, wanted = 0, settled = 0, rows = 0, suspects = 0, drifting = 0;
+        json_unpack(c, "{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "id", &id, "device", &device, "operators",
+                    &operators, "wanted", &wanted, "settled", &settled, "rows", &rows, "suspects", &suspects,
+                    "drifting", &drifting);
+        printf("%-16s  %-28s %9lld %9lld %9lld %9lld %9lld %9lld\n", id, device, (long long)operators,
+               (long long)wanted, (long long)settled, (long long)rows, (long long)suspects, (long long)drifting);
     }
     json_decref(root);
     free(answer.body);

@@ -118,6 +118,7 @@ static void write_class(struct mg_writer *w, const struct mg_timing_class_stats 
     mg_write_member_int(w, "drifting", c->drifting);
     mg_write_member_int(w, "failures", c->failures);
     mg_write_member_int(w, "wanted", c->wanted);
+    mg_write_member_int(w, "settled", c->settled);
     mg_write_member_int(w, "oldest_at", c->oldest_at);
     mg_write_member_int(w, "newest_at", c->newest_at);
     mg_write_end_object(w);

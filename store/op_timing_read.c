@@ -99,13 +99,13 @@ void mg_op_run_list_classes(struct mg_op *op, struct mg_db *db)
     struct mg_store_timings *answer = answer_of(op);
     struct mg_timing_class_stats *classes = NULL;
     size_t n = 0, capacity = 0;
-    sqlite3_stmt *stmt = mg_db_bind(db, MG_STMT_CLASSES, NULL, 0);
+    sqlite3_stmt *stmt = MG_BIND(db, CLASSES, mg_int(mg_store_now(op->store) - MG_TIMING_FAILURE_DAYS * DAY_MS));
     while (mg_db_row(db, stmt)) {
         struct mg_timing_class_stats *c = MG_PUSH(&op->arena, classes, n, capacity);
-        int64_t *const figures[] = {&c->generation, &c->rows,   &c->signatures, &c->suspects, &c->drifting,
-                                    &c->failures,   &c->wanted, &c->oldest_at,  &c->newest_at};
+        int64_t *const figures[] = {&c->generation, &c->rows,     &c->signatures, &c->suspects,  &c->drifting,
+                                    &c->settled,    &c->failures, &c->wanted,     &c->oldest_at, &c->newest_at};
         c->class = read_class(op, stmt, 0);
-        for (int i = 0; i < 9; i++) {
+        for (int i = 0; i < 10; i++) {
             *figures[i] = sqlite3_column_int64(stmt, 3 + i);
         }
     }
@@ -182,6 +182,19 @@ static void count_covered(struct mg_op *op, struct mg_db *db, struct candidate *
     }
 }
 
+/* Whether something that the graph needs in the class is neither known nor wanted: it had to make room. */
+static bool lacks_wants(struct mg_op *op, struct mg_db *db, const struct candidate *c, const int64_t *signatures,
+                        size_t n)
+{
+    int64_t failed_since = mg_store_now(op->store) - MG_TIMING_FAILURE_DAYS * DAY_MS;
+    bool lost = false;
+    for (size_t i = 0; i < n && !lost && mg_op_ok(op, db); i++) {
+        lost =
+            mg_timing_number(db, MG_BIND(db, IS_LOST, mg_int(c->id), mg_int(signatures[i]), mg_int(failed_since)), 0);
+    }
+    return lost;
+}
+
 static int64_t *graph_signatures(struct mg_op *op, struct mg_db *db, size_t *n, bool *known)
 {
     int64_t *signatures = NULL;
@@ -225,5 +238,8 @@ void mg_op_run_pick_class(struct mg_op *op, struct mg_db *db)
         answer->class = best->class;
         answer->covered = best->covered;
         answer->settled = best->settled;
+        if (answer->covered + answer->settled < answer->total && lacks_wants(op, db, best, signatures, total)) {
+            answer->graph_known = false;
+        }
     }
 }

@@ -6,8 +6,8 @@
 #include "store_priv.h"
 
 static const int64_t DAY_MS = 24 * 3600 * 1000;
-enum { WANTS_AT_ONCE = 100 };       /* some milliseconds */
-static const double RUNS_EACH = 20; /* warm-up and repeats, about */
+enum { WANTS_AT_ONCE = 100, SWEPT_AT_ONCE = 500, DROPPED_AT_ONCE = 1000 }; /* some milliseconds each */
+static const double RUNS_EACH = 20;                                        /* warm-up and repeats, about */
 
 int64_t mg_timing_generation(struct mg_db *db)
 {
@@ -28,7 +28,28 @@ void mg_timing_set_generation(struct mg_op *op, struct mg_db *db, int64_t genera
 
 /* ---- wants ---- */
 
-/* Only a graph all of whose wants are there counts as known. */
+/* Where they are too many, those go first that are settled, then those worth least, in pieces, until a tenth is free.
+ * A graph that comes again and lacks some of its own has all of them wanted anew: mg_op_run_pick_class(). False: there
+ * is more to do. */
+static bool make_room(struct mg_op *op, struct mg_db *db)
+{
+    struct mg_op_args *args = &op->args;
+    int64_t room = mg_timing_number(
+        db, MG_BIND(db, ROOM_FOR_WANTS, mg_text(args->text), mg_int(MG_TIMING_WANTS), mg_int(WANTS_AT_ONCE)), 0);
+    args->making_room = room < (args->making_room ? MG_TIMING_WANTS / 10 : 0);
+    if (!args->making_room) {
+        return true;
+    }
+    if (args->swept >= mg_timing_number(db, mg_db_bind(db, MG_STMT_LAST_SIGNATURE, NULL, 0), 0)) {
+        return MG_RUN(db, DROP_LEAST_WANTS, mg_int(DROPPED_AT_ONCE)) == 0;
+    }
+    MG_RUN(db, DROP_SETTLED_WANTS, mg_int(args->swept), mg_int(args->swept + SWEPT_AT_ONCE),
+           mg_int(mg_store_now(op->store) - MG_TIMING_FAILURE_DAYS * DAY_MS));
+    args->swept += SWEPT_AT_ONCE;
+    return false;
+}
+
+/* Only a graph all of whose wants went in counts as known. */
 static void set_graph(struct mg_op *op, struct mg_db *db)
 {
     const struct mg_op_args *args = &op->args;
@@ -46,15 +67,15 @@ static void set_graph(struct mg_op *op, struct mg_db *db)
 void mg_op_run_add_wants(struct mg_op *op, struct mg_db *db)
 {
     const struct mg_op_args *args = &op->args;
-    int64_t room = MG_TIMING_WANTS - mg_timing_number(db, mg_db_bind(db, MG_STMT_COUNT_WANTS, NULL, 0), 0);
+    if (op->at < op->size && !make_room(op, db)) {
+        return;
+    }
     size_t end = args->n_wants - op->at > WANTS_AT_ONCE ? op->at + WANTS_AT_ONCE : args->n_wants;
     for (; op->reached < end && mg_op_ok(op, db); op->reached++) {
         const struct mg_timing_want *want = &args->wants[op->reached];
         bool fresh;
         int64_t id = mg_timing_signature_number(db, want->key, want->op, want->signature, &fresh);
-        if (room > 0) {
-            room -= MG_RUN(db, ADD_WANT, mg_text(args->text), mg_int(id), mg_real(want->value), mg_real(want->seconds));
-        }
+        MG_RUN(db, ADD_WANT, mg_text(args->text), mg_int(id), mg_real(want->value), mg_real(want->seconds));
         args->numbers[op->reached] = id;
     }
     if (op->reached == args->n_wants) {

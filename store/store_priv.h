@@ -143,6 +143,8 @@ struct mg_op_args {
     const struct mg_timing_want *wants;
     int64_t *numbers; /* of their signatures: those of the pieces that are done */
     size_t n_wants;
+    bool making_room; /* for them: signatures up to `swept` have been looked at */
+    int64_t swept;
     const struct mg_timing_query *timing_query;
     const struct mg_measured *measured;
 };

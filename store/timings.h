@@ -28,6 +28,7 @@ struct mg_timing_listed {
 struct mg_timing_class_stats {
     struct mg_timing_class class;
     int64_t generation, rows, signatures, suspects, drifting, failures, wanted, oldest_at, newest_at;
+    int64_t settled; /* of `wanted`: measured, or found not to be measurable */
 };
 
 /* What operations on timings answer: result.timings. */
@@ -66,7 +67,8 @@ void mg_store_claim_timings(mg_store *store, const char *agent, const char *toke
  * came then, are valid no more. */
 void mg_store_revoke_timings(mg_store *store, const char *by, const char *name, int64_t since, mg_store_cb *cb,
                              void *ctx);
-/* What a graph needs on devices of these models (JSON array of names, and "class:ID"); replaces nothing. */
+/* What a graph needs on devices of these models (JSON array of names, and "class:ID"). Where that makes more than
+ * MG_TIMING_WANTS, wants that are settled are forgotten, then those worth least. */
 void mg_store_add_wants(mg_store *store, const char *graph_digest, const char *models,
                         const struct mg_timing_want *wants, size_t n, mg_store_cb *cb, void *ctx);
 /* Pins the prices of a job: result.job. */

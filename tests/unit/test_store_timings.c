@@ -196,6 +196,26 @@ Test(store_timings, a_graph_is_wanted_for_each_list_of_models)
     cr_expect_eq(ASK(list_missing, CLASS, NULL, 10)->n_wants, 2);
 }
 
+Test(store_timings, what_is_measured_of_other_graphs_settles_nothing)
+{
+    const struct mg_timing_want wants[] = {{"add", "a", row_of(0, "a", 1).key, 4, 1e-3, true},
+                                           {"add", "bb", row_of(0, "bb", 1).key, 3, 1e-3, true},
+                                           {"add", "ccc", row_of(0, "ccc", 1).key, 2, 1e-3, true},
+                                           {"add", "dddd", row_of(0, "dddd", 1).key, 1, 1e-3, true}};
+    struct mg_timing_row rows[] = {row_of(0, "other", 1e-3), row_of(1, "others", 1e-3), row_of(2, "another", 1e-3),
+                                   row_of(3, "a", 1e-3),     row_of(4, "bb", 0),        row_of(5, "ccc", 8e-3)};
+    rows[4].status = MG_TIMING_NOMEM;
+    ASK(add_wants, "graph", "[\"card\"]", wants, 4);
+    cr_expect_eq(post("one", "t", "b1", rows, 6)->suspect, 1);
+    mg_store_list_classes(f.store, on_timings, &got);
+    asked();
+    cr_expect(got.operators == 4 && got.wanted == 4);
+    cr_expect_eq(got.wanted_settled, 2, "one is measured, for one memory is short, one is a suspect");
+    fixture_set_now(&f, f.now + HOUR_MS);
+    mg_store_list_classes(f.store, on_timings, &got);
+    cr_expect_eq(asked()->wanted_settled, 1, "there may be memory again");
+}
+
 static double cpu_seconds(void)
 {
     struct timespec time;

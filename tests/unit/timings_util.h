@@ -15,8 +15,9 @@ static struct fixture f;
 static struct timings_got {
     enum mg_store_code code;
     int64_t generation, added, known, suspect, unjudged, confirmed, settled;
+    int64_t operators, wanted, wanted_settled; /* of the first class */
     size_t n_wants, n_rows, n_jobs, total;
-    char first[64];
+    char first[64], last[64];
     bool known_graph;
     int snapshot; /* or -1 */
     bool suspects[16], revoked[16], drifts[16];
@@ -45,6 +46,12 @@ static inline void on_timings(void *ctx, const struct mg_store_result *result)
     g->total = (size_t)t->total;
     if (t->n_wants) {
         got_text(g->first, sizeof g->first, t->wants[0].signature);
+        got_text(g->last, sizeof g->last, t->wants[t->n_wants - 1].signature);
+    }
+    if (t->n_classes) {
+        g->operators = t->classes[0].signatures;
+        g->wanted = t->classes[0].wanted;
+        g->wanted_settled = t->classes[0].settled;
     }
     for (size_t i = 0; i < t->n_rows && i < 16; i++) {
         g->suspects[i] = t->rows[i].suspect;

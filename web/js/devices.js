@@ -40,10 +40,10 @@ const software = (key) => Object.entries(key).filter(([name]) => name !== "devic
     .join(", ");
 
 function classRow(c) {
-    const wanted = Math.max(c.wanted, c.operators);
     return h("tr", null,
         h("td", {title: software(c.key)}, c.device, h("small", {class: "faint block"}, h("code", null, c.id))),
-        numeric(`${count(c.operators)} of ${count(wanted)}${wanted ? ` (${percent(c.operators / wanted, 0)})` : ""}`),
+        numeric(count(c.operators)),
+        numeric(c.wanted ? `${count(c.settled)} of ${count(c.wanted)} (${percent(c.settled / c.wanted, 0)})` : "–"),
         h("td", null, when(c.newest_at)), h("td", null, when(c.oldest_at)),
         numeric(count(c.drifting)), numeric(count(c.suspects)), numeric(count(c.failures)));
 }
@@ -74,7 +74,7 @@ const heading = () => h("div", {class: "page-head"}, h("h1", null, "Devices and 
 function draw(into, {devices, classes}, {agents}, {timings: suspects}) {
     const measured = classes.some((c) => c.rows > 0 || c.wanted > 0);
     fill(into, heading(),
-        measured ? table("Measured", "Devices whose timings are known", ["Class of devices", ["Operators measured"], "Newest", "Oldest",
+        measured ? table("Measured", "Devices whose timings are known", ["Class of devices", ["Operators"], ["Wanted, of these settled"], "Newest", "Oldest",
             ["Drifting"], ["Suspect"], ["Not measurable"]], classes.map(classRow)) : howToMeasure(),
         agents.length ? table("Agents", "Who measures", ["Agent", "Host", "Device", "State", "Seen", ["Timings"]], agents.map(agentRow)) : null,
         suspects.length ? table("Suspects", "They wait until another agent, or the same on another day, agrees",
