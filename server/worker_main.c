@@ -60,6 +60,12 @@ static void on_plan(void *context, const struct mg_point *point)
     mg_worker_publish_if_due(run, mg_clock_seconds());
 }
 
+static void on_baseline_point(void *context, const struct mg_point *point)
+{
+    struct mg_worker_run *run = context;
+    (void)!mg_worker_spool(run, point);
+}
+
 static void on_baseline(void *context, const struct mg_baseline_result *baseline)
 {
     struct mg_worker_run *run = context;
@@ -172,6 +178,7 @@ static void work(struct mg_worker_run *run)
                                          .cancelled = on_poll,
                                          .progress = on_progress,
                                          .plan = on_plan,
+                                         .baseline_point = on_baseline_point,
                                          .baseline = on_baseline,
                                          .rejected = on_rejected};
     enum mg_code code = mg_worker_load(run, &err);

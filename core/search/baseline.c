@@ -19,6 +19,26 @@ static void say_cut_short(struct mg_baseline_result *out)
     out->not_applicable = out->point_count ? "cut short, there was no time for all points" : "there was no time for it";
 }
 
+/* The observer keeps nothing: a plan that it has seen may go. */
+static void publish(struct mg_searcher *s, struct mg_baseline_result *out, const struct mg_state *state,
+                    bool keep_apart)
+{
+    struct mg_error err;
+    struct mg_point *point = &out->points[out->point_count];
+    struct mg_arena_mark mark = mg_arena_mark(s->scratch);
+    struct mg_arena *arena = s->arena;
+    bool shown = s->observer->baseline_point != NULL;
+    s->arena = shown ? s->scratch : arena;
+    bool ok = mg_front_publish(s, state, keep_apart, point, &err) == MG_OK;
+    s->arena = arena;
+    if (ok && shown)
+        s->observer->baseline_point(s->observer->context, point);
+    if (shown)
+        point->plan = NULL;
+    out->point_count += ok;
+    mg_arena_rewind(s->scratch, mark);
+}
+
 static void microbatch_baseline(struct mg_searcher *s, struct mg_baseline_result *out)
 {
     struct mg_region region;
@@ -41,6 +61,7 @@ static void microbatch_baseline(struct mg_searcher *s, struct mg_baseline_result
         region.parts = counts[i];
         const struct mg_scheme *scheme = mg_searcher_scheme(s, &region, 1, &why);
         struct mg_error err;
+        uint32_t before = out->point_count;
         if (!scheme || mg_list_from_scheme(s->p, scheme, NULL, s->scratch, &list, &err) != MG_OK)
             continue;
         struct mg_state state = {.scheme = scheme, .list = list};
@@ -48,10 +69,10 @@ static void microbatch_baseline(struct mg_searcher *s, struct mg_baseline_result
         struct mg_cost cost = mg_evaluate(&s->evaluator, scheme, &list);
         s->evaluator.keep_apart = false;
         state.cost = cost;
-        if (mg_front_publish(s, &state, true, &out->points[out->point_count], &err) == MG_OK) {
-            out->point_count++;
+        publish(s, out, &state, true);
+        if (out->point_count > before)
             s->hand[s->hand_count++] = cost;
-        }
+        mg_schemes_sweep(&s->schemes, &s->pool);
     }
     if (!whole)
         say_cut_short(out);
@@ -60,13 +81,11 @@ static void microbatch_baseline(struct mg_searcher *s, struct mg_baseline_result
 
 static void add_point(struct mg_searcher *s, struct mg_baseline_result *out, const struct mg_list *list)
 {
-    struct mg_error err;
     struct mg_state state = {.scheme = mg_searcher_scheme(s, NULL, 0, NULL), .list = *list};
     if (!state.scheme)
         return;
     state.cost = mg_evaluate(&s->evaluator, state.scheme, list);
-    if (mg_front_publish(s, &state, false, &out->points[out->point_count], &err) == MG_OK)
-        out->point_count++;
+    publish(s, out, &state, false);
 }
 
 /* Of points by latency, those with a smaller peak than all before. */

@@ -107,6 +107,7 @@ static void add_microbatch_seeds(struct improver *m)
             schemes[v] = mg_searcher_scheme(s, &region[v], 1, NULL);
         }
         add_plain_seed(m, schemes);
+        mg_schemes_sweep(&s->schemes, &s->pool); /* only one of them is a seed */
     }
 }
 

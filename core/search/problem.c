@@ -27,17 +27,18 @@ static void pairs_add(struct mg_arena *arena, struct pairs *pairs, uint32_t row,
 }
 
 /* Counting sort by row; keeps the order within a row and drops repeated items of a row. */
-static struct mg_rows pairs_to_rows(struct mg_arena *arena, const struct pairs *pairs, uint32_t rows, uint32_t items)
+static struct mg_rows pairs_to_rows(struct mg_arena *arena, struct mg_arena *scratch, const struct pairs *pairs,
+                                    uint32_t rows, uint32_t items)
 {
     struct mg_rows out = {MG_NEW_ARRAY(arena, uint32_t, rows + 1), MG_NEW_ARRAY(arena, uint32_t, pairs->count)};
-    uint32_t *fill = MG_NEW_ARRAY(arena, uint32_t, rows + 1);
-    uint32_t *seen = MG_NEW_ARRAY(arena, uint32_t, items + 1);
-    uint32_t *sorted = MG_NEW_ARRAY(arena, uint32_t, pairs->count);
+    uint32_t *fill = MG_NEW_ARRAY(scratch, uint32_t, rows + 1);
+    uint32_t *seen = MG_NEW_ARRAY(scratch, uint32_t, items + 1);
+    uint32_t *sorted = MG_NEW_ARRAY(scratch, uint32_t, pairs->count);
     for (size_t i = 0; i < pairs->count; i++)
         fill[(pairs->pair[i] >> 32) + 1]++;
     for (uint32_t r = 0; r < rows; r++)
         fill[r + 1] += fill[r];
-    uint32_t *at = mg_arena_copy(arena, fill, (rows + 1) * sizeof *fill);
+    uint32_t *at = mg_arena_copy(scratch, fill, (rows + 1) * sizeof *fill);
     for (size_t i = 0; i < pairs->count; i++)
         sorted[at[pairs->pair[i] >> 32]++] = (uint32_t)pairs->pair[i];
     uint32_t n = 0;
@@ -102,10 +103,11 @@ static void find_flags(struct mg_problem *p)
 }
 
 /* Data dependencies, and for every in-place operator all earlier readers of what it overwrites. */
-static void find_dependencies(struct mg_problem *p)
+static void find_dependencies(struct mg_problem *p, struct mg_arena *scratch)
 {
     const struct mg_graph *g = p->g;
-    struct mg_arena *a = p->arena;
+    struct mg_arena *a = p->arena, *t = scratch;
+    struct mg_arena_mark mark = mg_arena_mark(scratch);
     struct pairs reads = {0}, defs = {0}, pred = {0}, succ = {0}, updaters = {0}, readers = {0}, touch = {0};
     for (uint32_t o = 0; o < p->op_count; o++) {
         const struct mg_op_info *op = &g->ops[o];
@@ -113,18 +115,18 @@ static void find_dependencies(struct mg_problem *p)
             continue;
         for (uint32_t k = 0; k < op->in_count; k++) {
             uint32_t r = p->root[op->in[k]];
-            pairs_add(a, &touch, r, o);
+            pairs_add(t, &touch, r, o);
             if (p->value_flags[r] & MG_VALUE_RESIDENT)
                 continue;
-            pairs_add(a, &reads, o, r);
-            pairs_add(a, &readers, r, o);
+            pairs_add(t, &reads, o, r);
+            pairs_add(t, &readers, r, o);
         }
         for (uint32_t k = 0; k < op->out_count; k++)
             if (p->root[op->out[k]] == op->out[k])
-                pairs_add(a, &defs, o, op->out[k]);
+                pairs_add(t, &defs, o, op->out[k]);
     }
-    struct mg_rows touching = pairs_to_rows(a, &touch, p->value_count, p->op_count);
-    uint32_t *writer = MG_NEW_ARRAY(a, uint32_t, p->value_count); /* operator that made a root's present content, + 1 */
+    struct mg_rows touching = pairs_to_rows(t, t, &touch, p->value_count, p->op_count);
+    uint32_t *writer = MG_NEW_ARRAY(t, uint32_t, p->value_count); /* operator that made a root's present content, + 1 */
     for (uint32_t o = 0; o < p->op_count; o++) {
         const struct mg_op_info *op = &g->ops[o];
         if (!p->computes[o])
@@ -132,14 +134,14 @@ static void find_dependencies(struct mg_problem *p)
         for (uint32_t k = 0; k < op->in_count; k++) {
             uint32_t w = writer[p->root[op->in[k]]];
             if (w != 0)
-                pairs_add(a, &pred, o, w - 1);
+                pairs_add(t, &pred, o, w - 1);
         }
         if (op->in_place >= 0) {
             uint32_t r = p->root[op->in[op->in_place]];
             for (uint32_t i = touching.start[r]; i < touching.start[r + 1]; i++)
                 if (touching.item[i] < o) {
-                    pairs_add(a, &pred, o, touching.item[i]);
-                    pairs_add(a, &updaters, touching.item[i], o);
+                    pairs_add(t, &pred, o, touching.item[i]);
+                    pairs_add(t, &updaters, touching.item[i], o);
                 }
             writer[r] = o + 1;
         }
@@ -147,15 +149,16 @@ static void find_dependencies(struct mg_problem *p)
             if (p->root[op->out[k]] == op->out[k])
                 writer[op->out[k]] = o + 1;
     }
-    p->reads = pairs_to_rows(a, &reads, p->op_count, p->value_count);
-    p->defs = pairs_to_rows(a, &defs, p->op_count, p->value_count);
-    p->root_readers = pairs_to_rows(a, &readers, p->value_count, p->op_count);
-    p->updaters = pairs_to_rows(a, &updaters, p->op_count, p->op_count);
-    p->pred = pairs_to_rows(a, &pred, p->op_count, p->op_count);
+    p->reads = pairs_to_rows(a, t, &reads, p->op_count, p->value_count);
+    p->defs = pairs_to_rows(a, t, &defs, p->op_count, p->value_count);
+    p->root_readers = pairs_to_rows(a, t, &readers, p->value_count, p->op_count);
+    p->updaters = pairs_to_rows(a, t, &updaters, p->op_count, p->op_count);
+    p->pred = pairs_to_rows(a, t, &pred, p->op_count, p->op_count);
     for (uint32_t o = 0; o < p->op_count; o++)
         for (uint32_t i = p->pred.start[o]; i < p->pred.start[o + 1]; i++)
-            pairs_add(a, &succ, p->pred.item[i], o);
-    p->succ = pairs_to_rows(a, &succ, p->op_count, p->op_count);
+            pairs_add(t, &succ, p->pred.item[i], o);
+    p->succ = pairs_to_rows(a, t, &succ, p->op_count, p->op_count);
+    mg_arena_rewind(scratch, mark);
 }
 
 /* Shell-style match with * and ?. */
@@ -200,6 +203,7 @@ static void find_constraints(struct mg_problem *p, const struct mg_search_option
 struct build_context {
     const struct mg_graph *g;
     const struct mg_search_options *options;
+    struct mg_arena *scratch;
     struct mg_problem *p;
 };
 
@@ -221,6 +225,7 @@ static enum mg_code build(void *context, struct mg_error *err)
     p->computes = MG_NEW_ARRAY(a, uint8_t, p->op_count);
     p->repeatable = MG_NEW_ARRAY(a, uint8_t, p->op_count);
     p->forbidden = MG_NEW_ARRAY(a, uint32_t, p->op_count);
+    p->like = MG_NEW_ARRAY(a, uint32_t, p->op_count);
     p->seconds = MG_NEW_ARRAY(a, double, p->op_count);
     p->workspace = MG_NEW_ARRAY(a, uint64_t, p->op_count);
     p->order = MG_NEW_ARRAY(a, uint32_t, p->op_count);
@@ -233,7 +238,8 @@ static enum mg_code build(void *context, struct mg_error *err)
         }
     find_roots(p);
     find_flags(p);
-    find_dependencies(p);
+    find_dependencies(p, c->scratch);
+    mg_problem_find_likes(p, c->scratch);
     find_constraints(p, c->options);
     for (uint32_t i = 0; i < p->order_count; i++) {
         const struct mg_cut_price *price = mg_problem_cut(p, p->order[i], NULL, 0);
@@ -244,9 +250,9 @@ static enum mg_code build(void *context, struct mg_error *err)
 }
 
 enum mg_code mg_problem_build(const struct mg_graph *g, const struct mg_search_options *options, struct mg_arena *arena,
-                              struct mg_problem **out, struct mg_error *err)
+                              struct mg_arena *scratch, struct mg_problem **out, struct mg_error *err)
 {
-    struct build_context c = {g, options, MG_NEW(arena, struct mg_problem)};
+    struct build_context c = {g, options, scratch, MG_NEW(arena, struct mg_problem)};
     c.p->arena = arena;
     *out = c.p;
     return build(&c, err);
@@ -294,6 +300,7 @@ static enum mg_code describe(void *context, struct mg_error *err)
 
 const struct mg_cut_price *mg_problem_cut(struct mg_problem *p, mg_op op, const struct mg_cut *cuts, uint32_t count)
 {
+    op = p->like[op];
     uint64_t words[2 + 2 * MG_MAX_AXES] = {op, count};
     for (uint32_t i = 0; i < count; i++) {
         words[2 + 2 * i] = cuts[i].axis;

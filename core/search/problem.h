@@ -49,6 +49,7 @@ struct mg_problem {
     uint64_t *bytes;      /* per root: storage bytes, rounded up */
     uint8_t *computes;    /* per operator: has a step (is no view) */
     uint8_t *repeatable;  /* per operator: may be recomputed */
+    uint32_t *like;       /* per operator: the first that costs the same however it is cut, maybe itself */
     double *seconds;      /* per operator, whole */
     uint64_t *workspace;  /* per operator, whole: storage bytes while it runs */
     struct mg_rows reads; /* operator -> non-resident roots it reads, each once */
@@ -66,14 +67,18 @@ struct mg_problem {
     struct mg_cut_cache *cache;
 };
 
+/* In `arena`; takes from `scratch` what it gives back. */
 enum mg_code mg_problem_build(const struct mg_graph *g, const struct mg_search_options *options, struct mg_arena *arena,
-                              struct mg_problem **out, struct mg_error *err) MG_WARN_UNUSED;
+                              struct mg_arena *scratch, struct mg_problem **out, struct mg_error *err) MG_WARN_UNUSED;
+
+/* Fills p->like (like.c). */
+void mg_problem_find_likes(struct mg_problem *p, struct mg_arena *scratch);
 
 /* Releases what lies outside the arena. */
 void mg_problem_release(struct mg_problem *p);
 
 /* Price and result sizes of an operator under cuts (seconds < 0: no such cut); cached by
- * (operator, axes, extents). */
+ * (operator, axes, extents), where operators that differ in names and operands alone are one. */
 const struct mg_cut_price *mg_problem_cut(struct mg_problem *p, mg_op op, const struct mg_cut *cuts, uint32_t count);
 
 static inline uint64_t mg_cut_out_bytes(const struct mg_cut_price *price, uint32_t slot)

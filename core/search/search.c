@@ -41,9 +41,13 @@ static enum mg_code start_from_original(struct search_call *c, struct mg_error *
     struct mg_searcher *s = &c->s;
     struct mg_plan *plan;
     double before = s->observer->now(s->observer->context);
-    enum mg_code code = mg_plan_original_priced(c->g, s->options->device, s->options->pricer, s->arena, &plan, err);
-    if (code == MG_OK)
+    struct mg_arena_mark mark = mg_arena_mark(s->scratch);
+    enum mg_code code = mg_plan_original_priced(c->g, s->options->device, s->options->pricer, s->scratch, &plan, err);
+    if (code == MG_OK) {
+        plan = mg_plan_copy(plan, s->arena); /* building takes several times its size */
         code = mg_front_point(s, plan, 0, &c->out->original, err);
+    }
+    mg_arena_rewind(s->scratch, mark);
     if (code != MG_OK)
         return code;
     s->publish_seconds = s->observer->now(s->observer->context) - before;

@@ -53,8 +53,8 @@ struct mg_point {
     char id[17]; /* of the plan */
     struct mg_figures figures;
     uint32_t techniques;        /* which ones the plan uses */
-    const struct mg_plan *plan; /* checked and placed; owned by the result's arena; NULL in a front whose
-                                   observer had it before (mg_observer.plan) */
+    const struct mg_plan *plan; /* checked and placed; owned by the result's arena; NULL where the observer had it
+                                   before (mg_observer.plan, mg_observer.baseline_point) */
 };
 struct mg_baseline_result {
     const char *name;           /* "sublinear", "microbatch" */
@@ -92,7 +92,9 @@ struct mg_observer {
     void (*progress)(void *context, const struct mg_progress *progress); /* at most every 0.25 s; may be NULL */
     /* A checked plan has entered the front (or is the original: k = 0 point). May be NULL. */
     void (*plan)(void *context, const struct mg_point *point);
-    /* A baseline's points, checked. May be NULL. */
+    /* A baseline has a further, checked point, which may be left out of its points in the end. May be NULL. */
+    void (*baseline_point)(void *context, const struct mg_point *point);
+    /* A baseline's points. May be NULL. */
     void (*baseline)(void *context, const struct mg_baseline_result *baseline);
     /* The checker refused a plan of ours: a bug; never published. May be NULL. */
     void (*rejected)(void *context, const struct mg_plan *plan, const struct mg_verdict *verdict);

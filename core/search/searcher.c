@@ -11,7 +11,7 @@ static const double LOOK_S = 0.01; /* between looks at the clock */
 
 static enum mg_code build_problems(struct mg_searcher *s, struct mg_error *err)
 {
-    enum mg_code code = mg_problem_build(s->g, s->options, s->arena, &s->variants[0].p, err);
+    enum mg_code code = mg_problem_build(s->g, s->options, s->arena, s->scratch, &s->variants[0].p, err);
     s->variant_count = code == MG_OK;
     return code == MG_OK ? mg_variants_build(s, err) : code;
 }

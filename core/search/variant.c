@@ -98,17 +98,16 @@ static enum mg_code match_pays(struct chooser *c, const struct mg_rewrite_match 
     return code;
 }
 
-static enum mg_code build_edited(const struct mg_problem *original, const struct mg_search_options *options,
-                                 const struct mg_edit *edits, uint32_t count, bool joins, struct mg_arena *arena,
+static enum mg_code build_edited(const struct chooser *c, const struct mg_edit *edits, uint32_t count, bool joins,
                                  struct mg_problem **out, struct mg_error *err)
 {
     struct mg_graph *edited;
-    enum mg_code code = mg_rewrite_apply(original->g, edits, count, arena, &edited, err);
+    enum mg_code code = mg_rewrite_apply(c->p->g, edits, count, c->arena, &edited, err);
     if (code == MG_OK)
-        code = mg_problem_build(edited, options, arena, out, err);
+        code = mg_problem_build(edited, c->s->options, c->arena, c->s->scratch, out, err);
     if (code != MG_OK)
         return code;
-    (*out)->original = original->g;
+    (*out)->original = c->p->g;
     (*out)->edits = edits;
     (*out)->edit_count = count;
     (*out)->variant = joins ? 2 : 1;
@@ -136,7 +135,7 @@ static enum mg_code build_variant(struct chooser *c, bool joins, struct mg_probl
     if (code != MG_OK || kept == 0 || (joins && joining == 0) ||
         !mg_searcher_fits(s, 2 * TRY_SHARE, 2 * c->try_seconds))
         return code;
-    return build_edited(c->p, s->options, edits, kept, joins, s->arena, out, err);
+    return build_edited(c, edits, kept, joins, out, err);
 }
 
 enum mg_code mg_variants_build(struct mg_searcher *s, struct mg_error *err)

@@ -275,7 +275,10 @@ static void open_network(struct network *n, struct mg_arena *arena, const char *
     cr_assert_eq(mg_graph_normalise(step, arena, &g, &err), MG_OK, "%s", err.message);
     with_device = options;
     with_device.device = mg_device_builtin("rtx3090");
-    cr_assert_eq(mg_problem_build(g, &with_device, arena, &n->p, &err), MG_OK, "%s", err.message);
+    struct mg_arena scratch;
+    mg_arena_init_within(&scratch, arena);
+    cr_assert_eq(mg_problem_build(g, &with_device, arena, &scratch, &n->p, &err), MG_OK, "%s", err.message);
+    mg_arena_release(&scratch);
     cr_assert_eq(mg_scheme_build(n->p, NULL, 0, arena, &n->scheme, &err), MG_OK, "%s", err.message);
     uint32_t capacity = 4 * n->p->order_count + 256;
     n->list = new_list(arena, capacity);

@@ -650,6 +650,116 @@ Test(search, nothing_is_published_that_would_not_end_in_time)
     close_network(&b);
 }
 
+/* ---- memory ---- */
+
+static bool same_desc(const struct mg_op_desc *a, const struct mg_op_desc *b)
+{
+    bool same = a->type == b->type && a->in_count == b->in_count && a->out_count == b->out_count &&
+                a->attr_count == b->attr_count;
+    for (uint32_t i = 0; same && i < a->attr_count; i++)
+        same = mg_attr_equal(&a->attrs[i], &b->attrs[i]);
+    for (uint32_t i = 0; same && i < a->in_count; i++)
+        same = a->in_dtype[i] == b->in_dtype[i] && mg_shape_equal(&a->in_shape[i], &b->in_shape[i]);
+    for (uint32_t i = 0; same && i < a->out_count; i++)
+        same = a->out_dtype[i] == b->out_dtype[i] && mg_shape_equal(&a->out_shape[i], &b->out_shape[i]);
+    return same;
+}
+
+/* Both operators whole, and in parts along each axis. */
+static void expect_alike(struct bench *b, mg_op x, mg_op y)
+{
+    uint32_t axes[2];
+    const struct mg_axis *axis = mg_op_axes(b->g, x, &axes[0]);
+    mg_op_axes(b->g, y, &axes[1]);
+    cr_assert_eq(axes[0], axes[1]);
+    for (uint32_t a = 0; a <= axes[0]; a++) {
+        struct mg_cut cut = {a, 0, a < axes[0] ? (axis[a].length + 1) / 2 : 0};
+        struct mg_op_desc desc[2];
+        struct mg_error err;
+        enum mg_code code = mg_op_describe(b->g, x, &cut, a < axes[0], &b->scratch, &desc[0], &err);
+        cr_assert_eq(mg_op_describe(b->g, y, &cut, a < axes[0], &b->scratch, &desc[1], &err), code);
+        cr_assert(code != MG_OK || same_desc(&desc[0], &desc[1]), "%s is not like %s", b->g->ops[x].name,
+                  b->g->ops[y].name);
+    }
+}
+
+static enum mg_code compare_likes(void *context, struct mg_error *err)
+{
+    struct bench *b = context;
+    uint32_t different = 0;
+    cr_assert_eq(mg_searcher_init(&b->s, b->g, err), MG_OK);
+    const struct mg_problem *p = b->s.variants[0].p;
+    for (mg_op op = 0; op < p->op_count; op++) {
+        different += p->like[op] == op;
+        if (p->like[op] != op)
+            expect_alike(b, op, p->like[op]);
+    }
+    cr_assert_lt(different, p->op_count / 2, "%u of %u", different, p->op_count);
+    mg_searcher_release(&b->s);
+    return MG_OK;
+}
+
+static enum mg_code compare_likes_guarded(void *context, struct mg_error *err)
+{
+    struct bench *b = context;
+    return mg_arena_guard(&b->scratch, compare_likes, b, err);
+}
+
+Test(search, operators_that_share_a_price_are_the_same_but_for_names)
+{
+    static const char *const networks[] = {"bert-small", "resnet50", "mobilenet-v2", "llama-tiny"};
+    for (size_t i = 0; i < sizeof networks / sizeof *networks; i++) {
+        struct bench b;
+        struct mg_error err;
+        open_network(&b, networks[i], NULL, 0, true);
+        b.s = (struct mg_searcher){.options = &b.options, .observer = &quiet, .arena = &b.arena, .scratch = &b.scratch};
+        cr_assert_eq(mg_arena_guard(&b.arena, compare_likes_guarded, &b, &err), MG_OK, "%s", err.message);
+        close_network(&b);
+    }
+}
+
+struct audience {
+    uint32_t points, plans;
+};
+
+static void see_plan(void *context, const struct mg_point *point)
+{
+    struct audience *seen = context;
+    seen->plans += point->plan != NULL;
+}
+
+static void see_baseline_point(void *context, const struct mg_point *point)
+{
+    struct audience *seen = context;
+    cr_assert_not_null(point->plan);
+    seen->points++;
+}
+
+/* What a search of a deep network holds for each operator, beside one who keeps its plans. */
+Test(search, plans_that_were_seen_and_schemes_of_no_state_are_given_back)
+{
+    static const struct mg_zoo_option deep[] = {
+        {"variant", "paper"}, {"batch", "32"}, {"seq_len", "8"}, {"layers", "160"}};
+    struct audience seen = {0};
+    const struct mg_observer keeper = {
+        .now = now, .context = &seen, .plan = see_plan, .baseline_point = see_baseline_point};
+    struct mg_search_result r;
+    struct bench b;
+    struct mg_error err;
+    open_network(&b, "bert-tiny", deep, 4, true);
+    size_t before = b.arena.used;
+    b.options.max_evaluations = 40;
+    cr_assert_eq(mg_search(b.g, &b.options, &keeper, &b.arena, &r, &err), MG_OK, "%s", err.message);
+    size_t bytes = (b.arena.peak - before) / b.g->op_count;
+    for (uint32_t k = 0; k < r.baseline_count; k++)
+        for (uint32_t i = 0; i < r.baselines[k].point_count; i++)
+            cr_assert_null(r.baselines[k].points[i].plan);
+    cr_assert_gt(seen.points, 10u);
+    cr_assert_gt(seen.plans, 1u);
+    cr_assert_lt(bytes, 12500u, "%zu bytes an operator", bytes);
+    close_network(&b);
+}
+
 /* ---- numerics ---- */
 
 Test(search, exact_numerics_offer_nothing_that_the_checker_refuses)
