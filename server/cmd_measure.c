@@ -23,7 +23,6 @@
 #include "server/source.h"
 #include "server/version.h"
 
-enum { LOOK_AGAIN_US = 50000 };
 static const double SAY_S = 10, SAY_LIVE_S = 0.2, /* between two words on the progress */
     BATCH_S = 5;                                  /* what is lost where we are killed */
 
@@ -32,7 +31,7 @@ struct measure {
     struct mg_source source;
     struct mg_engine *engine;
     struct mg_writer profile, class;
-    char host[128], agent[200];
+    char host[128], agent[201];
     struct mg_canary canary;
     struct mg_batch batch;
     struct mg_measure_file out;
@@ -317,22 +316,6 @@ static enum mg_code measure_list(struct measure *m, struct mg_error *err)
     return code;
 }
 
-/* One process at a time measures on a device: waits until that is us, or the time is over. */
-static bool lock_device(struct measure *m)
-{
-    const struct mg_engine_properties *p = mg_engine_properties(m->engine);
-    const char *dir = m->options->value[MG_OPTION_LOCK_DIR];
-    enum mg_lock lock;
-    bool said = false;
-    while ((lock = mg_device_lock(dir, p->backend, p->uuid, &m->lock)) == MG_LOCK_TAKEN && !is_over(m)) {
-        if (!said)
-            fprintf(stderr, "magisd measure: another process measures on %s; waiting until it is done\n", p->device);
-        said = true;
-        usleep(LOOK_AGAIN_US);
-    }
-    return lock != MG_LOCK_REFUSED;
-}
-
 static int complain_early(const struct measure *m, const char *why)
 {
     if (mg_interrupted())
@@ -380,7 +363,8 @@ static int measure(void *context)
     if (read_plan(m, &err) != MG_OK)
         return mg_source_complain_plan(&m->source, m->options->value[MG_OPTION_PLAN], m->plan_file.data,
                                        m->plan_file.size, &err);
-    if (!lock_device(m))
+    if (mg_device_lock_wait("magisd measure", m->options->value[MG_OPTION_LOCK_DIR], mg_engine_properties(m->engine),
+                            must_stop, m, &m->lock) == MG_LOCK_REFUSED)
         return MG_EXIT_FAILED;
     if (m->lock < 0)
         return complain_early(m, "another process measures there");
@@ -404,15 +388,18 @@ static int measure(void *context)
 /* One thing to measure: a source, perhaps with a plan of it, a list, or the device itself. */
 static bool arguments_fit(const struct mg_options *options)
 {
+    const char *name = options->value[MG_OPTION_AGENT_NAME];
     bool calibrate = mg_options_flag(options, MG_OPTION_CALIBRATE), list = options->value[MG_OPTION_FROM] != NULL,
          plan = options->value[MG_OPTION_PLAN] != NULL,
          kept = options->value[MG_OPTION_DATA] || options->value[MG_OPTION_SERVER];
     if (options->argument_count + calibrate + list == 1 && options->value[MG_OPTION_DEVICE] &&
-        (!plan || options->argument_count) && !(calibrate && kept))
+        (!plan || options->argument_count) && !(calibrate && kept) && (!name || mg_timing_is_name(name)))
         return true;
+    if (name && !mg_timing_is_name(name))
+        fprintf(stderr, "magisd measure: --name: %s\n", MG_TIMING_NAME_RULE);
     fprintf(stderr,
             "usage: magisd measure SOURCE [--plan FILE] | --from FILE  --device cpu|cuda:0 [--max-seconds S] [-o FILE] "
-            "[--data DIR | --server URL]\n"
+            "[--data DIR | --server URL] [--name NAME]\n"
             "       magisd measure --calibrate  --device cpu|cuda:0 [-o FILE]\n");
     return false;
 }
@@ -424,7 +411,10 @@ static void begin(struct measure *m)
     mg_interrupt_catch(SIGTERM, true);
     gethostname(m->host, sizeof m->host - 1);
     m->canary.device = m->options->value[MG_OPTION_DEVICE];
-    snprintf(m->agent, sizeof m->agent, "%s:measure", m->host);
+    if (m->options->value[MG_OPTION_AGENT_NAME])
+        snprintf(m->agent, sizeof m->agent, "%s", m->options->value[MG_OPTION_AGENT_NAME]);
+    else
+        snprintf(m->agent, sizeof m->agent, "%s:measure", m->host);
     m->live = isatty(STDERR_FILENO) == 1;
     m->start = m->said = mg_clock_seconds();
     m->until = seconds > 0 ? m->start + seconds : 0;

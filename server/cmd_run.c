@@ -3,11 +3,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/digest.h"
 #include "exec/exec.h"
 #include "server/answer.h"
 #include "server/clock.h"
+#include "server/device_lock.h"
 #include "server/device_run.h"
 #include "server/fill.h"
 #include "server/source.h"
@@ -24,6 +26,7 @@ struct run {
     double **values, **results; /* by value: of the graph, of the plan */
     double seconds, plan_seconds;
     const char *device; /* NULL: the reference executor */
+    int lock;           /* of the device; -1: none */
     struct mg_device_run measured, plan_measured;
 };
 
@@ -232,6 +235,11 @@ static enum mg_code execute_on_device(struct run *r, const struct mg_plan *origi
     enum mg_code code = mg_engine_open(r->device, &engine, err);
     if (code != MG_OK)
         return code;
+    if (mg_device_lock_wait("magisd run", r->options->value[MG_OPTION_LOCK_DIR], mg_engine_properties(engine), NULL,
+                            NULL, &r->lock) != MG_LOCK_OURS) {
+        mg_engine_close(engine);
+        return mg_fail(err, MG_ERR_INTERNAL, "", "nothing is executed");
+    }
     double **given = mg_fill_values(g, &r->source.model, r->fill, r->seed, arena);
     r->values = MG_NEW_ARRAY(arena, double *, g->value_count);
     code = mg_device_run(engine, g, original, r->seed, NULL, given, r->values, arena, &r->measured, err);
@@ -302,10 +310,12 @@ static int run_files(struct run *r)
 int mg_cmd_run(int argc, char **argv)
 {
     struct mg_options options;
-    struct run r = {.options = &options, .source = {.keep_contents = true}};
+    struct run r = {.options = &options, .source = {.keep_contents = true}, .lock = -1};
     int code;
     if (mg_options_parse(&options, MG_COMMAND_RUN, argc, argv, &code))
         code = run_files(&r);
+    if (r.lock >= 0)
+        close(r.lock);
     mg_options_release(&options);
     return code;
 }

@@ -6,9 +6,12 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "store/owner.h"
+
+enum { LOOK_AGAIN_US = 50000 };
 
 /* The same for every user: a private /tmp (PrivateTmp=yes of a systemd unit) is none. */
 static const char *common_dir(void)
@@ -57,18 +60,25 @@ static bool is_file(int fd)
     return fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
 }
 
-enum mg_lock mg_device_lock(const char *dir, const char *backend, const char *uuid, int *fd)
+static bool write_path(const char *dir, const char *backend, const char *uuid, char *path, size_t room)
 {
-    char path[4200];
-    if (strcmp(backend, "model") == 0) {
-        *fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-        return *fd >= 0 ? MG_LOCK_OURS : refuse("/dev/null");
-    }
-    int start = snprintf(path, sizeof path, "%.4000s/", dir ? dir : common_dir());
-    snprintf(path + start, sizeof path - (size_t)start, "magisd-%.150s.lock", *uuid ? uuid : backend);
+    if (strcmp(backend, "model") == 0)
+        return false;
+    int start = snprintf(path, room, "%.4000s/", dir ? dir : common_dir());
+    snprintf(path + start, room - (size_t)start, "magisd-%.150s.lock", *uuid ? uuid : backend);
     for (char *c = path + start; *c; c++)
         if (*c == '/')
             *c = '_';
+    return true;
+}
+
+enum mg_lock mg_device_lock(const char *dir, const char *backend, const char *uuid, int *fd)
+{
+    char path[4200];
+    if (!write_path(dir, backend, uuid, path, sizeof path)) {
+        *fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        return *fd >= 0 ? MG_LOCK_OURS : refuse("/dev/null");
+    }
     *fd = open_file(path);
     if (*fd < 0)
         return refuse(path);
@@ -83,4 +93,51 @@ enum mg_lock mg_device_lock(const char *dir, const char *backend, const char *uu
     close(*fd);
     *fd = -1;
     return MG_LOCK_TAKEN;
+}
+
+/* ---- waiting ---- */
+
+/* The process that holds the file's lock, as the system tells; 0: it does not. */
+static long holder_of(const char *path)
+{
+    struct stat info;
+    char line[256];
+    long found = 0;
+    FILE *locks = stat(path, &info) == 0 ? fopen("/proc/locks", "re") : NULL;
+    while (locks && !found && fgets(line, sizeof line, locks)) {
+        unsigned long inode;
+        unsigned major_number, minor_number;
+        long pid;
+        if (sscanf(line, "%*s FLOCK %*s WRITE %ld %x:%x:%lu", &pid, &major_number, &minor_number, &inode) == 4 &&
+            inode == info.st_ino && makedev(major_number, minor_number) == info.st_dev && pid > 0)
+            found = pid;
+    }
+    if (locks)
+        fclose(locks);
+    return found;
+}
+
+static void say_waiting(const char *who, const char *dir, const struct mg_engine_properties *device)
+{
+    char path[4200];
+    long pid = write_path(dir, device->backend, device->uuid, path, sizeof path) ? holder_of(path) : 0;
+    fprintf(stderr, "%s: another process ", who);
+    if (pid)
+        fprintf(stderr, "(%ld) ", pid);
+    fprintf(stderr, "measures on %s; waiting until it is done\n", device->device);
+}
+
+enum mg_lock mg_device_lock_wait(const char *who, const char *dir, const struct mg_engine_properties *device,
+                                 bool (*stop)(void *context), void *context, int *fd)
+{
+    enum mg_lock lock;
+    bool said = false;
+    while ((lock = mg_device_lock(dir, device->backend, device->uuid, fd)) == MG_LOCK_TAKEN &&
+           !(stop && stop(context))) {
+        if (!said)
+            say_waiting(who, dir, device);
+        said = true;
+        usleep(LOOK_AGAIN_US);
+    }
+    return lock;
 }

@@ -6,6 +6,8 @@
 
 #include <stdbool.h>
 
+#include "measure/measure.h"
+
 enum mg_lock {
     MG_LOCK_OURS,    /* *fd is to be closed */
     MG_LOCK_TAKEN,   /* another process measures on this device */
@@ -14,5 +16,9 @@ enum mg_lock {
 /* dir: NULL where none is named. uuid: "" where the device has none; the back end names it then. The model is no
  * device, and has none to share. */
 enum mg_lock mg_device_lock(const char *dir, const char *backend, const char *uuid, int *fd);
+/* Waits until it is ours; who: a message on stderr that names whom we wait for begins with it. `stop`, asked now and
+ * then, may be NULL: true gives up, MG_LOCK_TAKEN. */
+enum mg_lock mg_device_lock_wait(const char *who, const char *dir, const struct mg_engine_properties *device,
+                                 bool (*stop)(void *context), void *context, int *fd);
 
 #endif

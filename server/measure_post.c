@@ -54,7 +54,8 @@ static int call(struct mg_measure_post *post, const char *body, size_t size, uns
         count(post, answer.body);
     } else {
         char *why = mg_http_problem(&answer);
-        fprintf(stderr, "magisd measure: %s: %s\n", post->name, why);
+        fprintf(stderr, "magisd measure: %s: %s%s\n", post->name, why,
+                answer.status == 409 ? "; --name gives this one another name" : "");
         free(why);
     }
     free(answer.body);

@@ -86,7 +86,7 @@ static bool read_arguments(struct mg_options *options, int argc, char **argv)
 static bool is_meant_for_others(enum mg_option id, enum mg_command command)
 {
     return (id == MG_OPTION_DATA && (command == MG_COMMAND_OPTIMIZE || command == MG_COMMAND_MEASURE)) ||
-           (id == MG_OPTION_SERVER && command == MG_COMMAND_MEASURE);
+           ((id == MG_OPTION_SERVER || id == MG_OPTION_AGENT_NAME) && command == MG_COMMAND_MEASURE);
 }
 
 static bool read_environment(struct mg_options *options)

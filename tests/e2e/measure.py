@@ -324,6 +324,15 @@ def test_handed_over(t):
     t.equal("all that was measured", len(now) - before, len(rows_of("away-got.ndjson")[1]))
     made = run("token", "add", "reader", "--role", "read", "--data", path("served"))
     refused = run("measure", *NET, "--device", "cpu", *there, "--token", made.stdout.strip())
+    write_wants("one.ndjson", 1, 2000)
+    one, tokens = ["measure", "--from", path("one.ndjson"), "--device", "cpu", *there], []
+    for name in ("first", "second"):
+        tokens.append(run("token", "add", name, "--role", "measure", "--data", path("served")).stdout.strip())
+    t.equal("under a name of its own", run(*one, "--name", "mine", "--token", tokens[0]).returncode, 0)
+    taken_name = run(*one, "--name", "mine", "--token", tokens[1])
+    t.check("which is another token's", taken_name.returncode == 1 and "another token; --name gives" in taken_name.stderr, taken_name)
+    t.equal("another name", run(*one, "--name", "other", "--token", tokens[1]).returncode, 0)
+    t.check("a blank name", run(*one, "--name", "a b").returncode == 2)
     t.check("a reader's token is refused first", refused.returncode == 1 and "measure" in refused.stderr and
             "0 operators" not in refused.stderr, refused)
     daemon.close()

@@ -144,9 +144,17 @@ def test_lock_that_is_held(t):
     waiting = subprocess.Popen([program, *measure], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     time.sleep(0.5)
     t.equal("for as long as it takes", waiting.poll(), None)
+    executing = subprocess.Popen([program, "run", "zoo:mlp", "--device", "cpu"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    time.sleep(0.5)
+    t.equal("so does what executes there", executing.poll(), None)
     held.close()
     _, err = waiting.communicate(timeout=100)
     t.check("then it measures", waiting.returncode == 0 and "1 operators measured" in err, err)
+    out, err = executing.communicate(timeout=100)
+    t.check("and executes; whom it waited for is said", executing.returncode == 0 and "zoo:mlp" not in err and out and
+            "magisd run: another process (%d) measures on" % os.getpid() in err, (out, err))
+    t.equal("which needs no lock without a device", run("run", "zoo:mlp", "--lock-dir", path("nowhere")).returncode, 0)
+    t.equal("and there is none for it here", run("run", "zoo:mlp", "--device", "cpu", "--lock-dir", path("nowhere")).returncode, 1)
 
 
 def test_lock_that_is_no_file(t):

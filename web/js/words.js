@@ -157,7 +157,7 @@ export function basisWords(point) {
     if (m)
         return `Measured as a whole on ${m.device}: ${time(m.latency_s)} (${plural(m.runs, "run")}, ± ${time(m.mad_s)}`
             + `${m.busy ? ", others used the device" : ""}), peak ${bytes(m.peak_bytes)}; predicted ${time(point.latency_s)}`
-            + `${m.sum_of_operators_s ? `, predicted from its operators ${time(m.sum_of_operators_s)}` : ""}.`;
+            + `${m.sum_of_operators_s ? `, from its operators, timed there, ${time(m.sum_of_operators_s)}` : ""}.`;
     const share = point.measured_share > 0 ? ` (${Math.round(100 * point.measured_share)} % of them)` : "";
     return point.basis === "operators" ? `Its time is priced from measured operators${share}; the plan as a whole was not measured.`
         : "Its time is modelled from the device's profile, not measured.";
