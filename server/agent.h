@@ -67,7 +67,8 @@ int mg_agent_post(struct mg_agent *a, const char *path, const char *type, const 
 int mg_agent_ask(struct mg_agent *a, const char *path, json_t *root, json_t **answer);
 /* GET, once; NULL where it is not answered. */
 json_t *mg_agent_look(const struct mg_agent *a, const char *path);
-/* Makes the agent known, or tells that it lives; the status. */
+/* Makes the agent known, or tells that it lives; the status. The canary's best begins with what the daemon knows of
+ * this card. */
 int mg_agent_tell(struct mg_agent *a, const char *state);
 /* The same where the last time is a while ago, once and in a few seconds; true: it was told. */
 bool mg_agent_beat(struct mg_agent *a, const char *state);

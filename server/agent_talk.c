@@ -108,6 +108,9 @@ int mg_agent_tell(struct mg_agent *a, const char *state)
     json_t *answer;
     int status = mg_agent_ask(a, "/agents", about(a, state), &answer);
     const char *id = json_string_value(json_object_get(json_object_get(answer, "class"), "id"));
+    double canary_s = json_number_value(json_object_get(answer, "canary_s"));
+    if (a->canary.best_s == 0)
+        a->canary.best_s = canary_s;
     if (id)
         snprintf(a->class_id, sizeof a->class_id, "%s", id);
     json_decref(answer);

@@ -369,6 +369,7 @@ static void write_registered(struct mg_writer *w, const struct mg_store_timings 
     mg_write_begin_object(w);
     write_class(w, "class", &t->class);
     mg_write_member_int(w, "heartbeat_s", HEARTBEAT_S);
+    mg_write_member_double(w, "canary_s", t->canary_s);
     mg_write_end_object(w);
 }
 

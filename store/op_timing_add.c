@@ -96,6 +96,22 @@ static int64_t agent_number(struct mg_op *op, struct mg_db *db, const struct mg_
     return mg_timing_number(db, MG_BIND(db, AGENT_BY_NAME, mg_text(agent->name)), 0);
 }
 
+static double card_canary(struct mg_op *op, struct mg_db *db, const struct mg_timing_agent *agent, int64_t class)
+{
+    int64_t since = mg_store_now(op->store) - MG_TIMING_CANARY_DAYS * DAY_MS;
+    double seconds = 0;
+    if (!*agent->uuid) {
+        return 0;
+    }
+    sqlite3_stmt *stmt =
+        MG_BIND(db, CARD_CANARY, mg_text(agent->uuid), mg_int(class), mg_text(agent->token), mg_int(since));
+    if (mg_db_row(db, stmt)) {
+        seconds = sqlite3_column_double(stmt, 0);
+        mg_db_end(stmt);
+    }
+    return seconds;
+}
+
 void mg_op_run_put_agent(struct mg_op *op, struct mg_db *db)
 {
     const struct mg_timing_agent *agent = op->args.agent;
@@ -109,6 +125,7 @@ void mg_op_run_put_agent(struct mg_op *op, struct mg_db *db)
     }
     struct mg_store_timings *answer = MG_NEW(&op->arena, struct mg_store_timings);
     answer->class = agent->class;
+    answer->canary_s = agent->canary_s > 0 ? agent->canary_s : card_canary(op, db, agent, class);
     op->result.timings = answer;
 }
 

@@ -15,6 +15,7 @@ enum {
     MG_TIMING_WANTS = 200000,     /* ... and in all */
     MG_TIMING_FAILURE_DAYS = 30,  /* "unsupported" is not asked again for so long; "out of memory", which may pass with
                                      what else is on the device, for an hour (MG_FAILED in statements.def) */
+    MG_TIMING_CANARY_DAYS = 30,   /* so long it is known how fast the canary kernel was on a card */
     MG_TIMING_PAGE = 2000,        /* rows of one mg_store_list_timings() */
 };
 

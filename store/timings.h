@@ -50,13 +50,15 @@ struct mg_store_timings {
     struct mg_timing_class class;    /* pick, claim: the class; id NULL: none */
     int64_t covered, settled, total; /* pick: distinct operators of the graph that are measured in it, that cannot be,
                                         and all */
+    double canary_s;                 /* put_agent: the agent's best canary, else that of good batches of its card in the
+                                        last MG_TIMING_CANARY_DAYS, posted with its token; 0: none, or no UUID */
     bool graph_known;                /* pick: the graph's operators are wanted for these models */
 };
 
 /* One transaction for all: a row (agent, batch, row) that is there already changes nothing. CONFLICT: the agent
  * belongs to another token. result.timings: counts and the generation. */
 void mg_store_add_timings(mg_store *store, const struct mg_timing_batch *batches, size_t n, mg_store_cb *cb, void *ctx);
-/* Makes the agent known, or tells that it lives. */
+/* Makes the agent known, or tells that it lives. result.timings: class, canary_s. */
 void mg_store_put_agent(mg_store *store, const struct mg_timing_agent *agent, mg_store_cb *cb, void *ctx);
 /* Leases at most `max` wanted signatures to the agent for MG_TIMING_LEASE_MS, the most valuable first, not more than
  * can be expected to take `seconds`. What it had leased before it may get again. NOT_FOUND: no such agent.

@@ -1,8 +1,10 @@
 """Operators that fail, make the device fail or end the process: agents and `measure` leave them out and go on."""
+import http.server
 import json
 import os
 import re
 import subprocess
+import threading
 
 from libe2e import MAGISD, Daemon, Tests, wait_until
 
@@ -47,7 +49,10 @@ int dnnl_primitive_create(void *primitive, const void *desc)
         abort();
     if (strcmp(getenv("FAULT"), "memory") == 0)
         kill(getpid(), SIGKILL);
-    return strcmp(getenv("FAULT"), "passing") == 0 && faults++ > 0 ? real(primitive, desc) : (faults++, 5);
+    if (strcmp(getenv("FAULT"), "none") == 0 || (strcmp(getenv("FAULT"), "passing") == 0 && faults++ > 0))
+        return real(primitive, desc);
+    faults++;
+    return 5;
 }
 """
 
@@ -58,8 +63,8 @@ def run(*arguments, fault, timeout=200):
     return subprocess.run([MAGISD, *arguments], capture_output=True, text=True, timeout=timeout, env=environment)
 
 
-def agent(name, *more, fault):
-    return run("agent", "--server", "http://" + daemon.address, "--device", "cpu", "--name", name, "--once", *more, fault=fault)
+def agent(name, *more, fault, server=None):
+    return run("agent", "--server", "http://" + (server or daemon.address), "--device", "cpu", "--name", name, "--once", *more, fault=fault)
 
 
 def want(size):
@@ -147,6 +152,37 @@ def test_gone(t):
     t.check("it ends", answer.returncode == 1 and rows_of("gone") == [] and " failed: oneDNN" in answer.stderr, answer)
 
 
+class Faster(http.server.BaseHTTPRequestHandler):
+    """Hands on to the daemon and back; knows that the card was faster once."""
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        answer = daemon.request(self.command, self.path, body or None, headers={"Content-Type": self.headers.get("Content-Type", "application/json")})
+        data = json.dumps({**answer.json, "canary_s": Faster.seconds} if self.path == "/agents" and self.command == "POST" else answer.json).encode()
+        self.send_response(answer.status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    do_GET = do_POST
+
+    def log_message(self, *arguments):
+        pass
+
+
+def test_faster_before(t):
+    """What the daemon knows of the card counts from the first batch on."""
+    want(17)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Faster)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    for Faster.seconds, code in ((1e-9, 1), (0, 0)):
+        answer = agent("slower", fault="none", server="127.0.0.1:%d" % server.server_port)
+        t.check("known: %g s" % Faster.seconds, answer.returncode == code and bool(rows_of("slower")) == (code == 0) and
+                ("5 batches in a row" in answer.stderr) == (code == 1), answer)
+    server.shutdown()
+
+
 def test_measure(t):
     path = os.path.join(daemon.home, "got.ndjson")
     net = ["zoo:mlp", "--set", "batch=2,hidden=8"]
@@ -162,6 +198,6 @@ def test_measure(t):
 
 
 tests = Tests()
-tests.run(setup, test_poison, test_passing, test_crash, test_crash_of_a_plan, test_gone, test_measure)
+tests.run(setup, test_poison, test_passing, test_crash, test_crash_of_a_plan, test_gone, test_faster_before, test_measure)
 tests.equal("stops", daemon.close(), 0)
 tests.end()
