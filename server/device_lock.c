@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -101,20 +102,20 @@ enum mg_lock mg_device_lock(const char *dir, const char *backend, const char *uu
 static long holder_of(const char *path)
 {
     struct stat info;
-    char line[256];
+    char line[256], place[64];
     long found = 0;
     FILE *locks = stat(path, &info) == 0 ? fopen("/proc/locks", "re") : NULL;
-    while (locks && !found && fgets(line, sizeof line, locks)) {
-        unsigned long inode;
-        unsigned major_number, minor_number;
-        long pid;
-        if (sscanf(line, "%*s FLOCK %*s WRITE %ld %x:%x:%lu", &pid, &major_number, &minor_number, &inode) == 4 &&
-            inode == info.st_ino && makedev(major_number, minor_number) == info.st_dev && pid > 0)
-            found = pid;
+    if (!locks)
+        return 0;
+    snprintf(place, sizeof place, " %02x:%02x:%llu ", major(info.st_dev), minor(info.st_dev),
+             (unsigned long long)info.st_ino);
+    while (found <= 0 && fgets(line, sizeof line, locks)) {
+        const char *writer = strstr(line, " WRITE ");
+        if (writer && strstr(line, ": FLOCK ") && strstr(writer, place))
+            found = strtol(writer + strlen(" WRITE "), NULL, 10);
     }
-    if (locks)
-        fclose(locks);
-    return found;
+    fclose(locks);
+    return found > 0 ? found : 0;
 }
 
 static void say_waiting(const char *who, const char *dir, const struct mg_engine_properties *device)
