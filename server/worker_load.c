@@ -59,6 +59,7 @@ static enum mg_code load(struct mg_worker_run *run, struct mg_error *err)
     free(text);
     code = mg_job_request_graph(&run->request, &run->arena, &run->graph, NULL, err);
     mg_job_request_search_options(&run->request, &run->options);
+    run->options.seconds_only_end = run->options.max_seconds <= 0; /* evaluations were asked for */
     if (head.seconds > 0)
         run->options.max_seconds = head.seconds;
     if (head.start_count)

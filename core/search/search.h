@@ -35,6 +35,8 @@ struct mg_search_options {
     uint64_t host_memory;     /* bytes, 0 = unlimited */
     uint64_t max_evaluations; /* 0 = unlimited */
     double max_seconds;       /* by observer->now, from the call on, 0 = unlimited */
+    bool seconds_only_end; /* max_seconds is a bound that nobody asked for: it ends the search, no phase takes a share
+                              of it, and what ends by evaluations before is the same on any machine */
     uint64_t seed;
     uint32_t techniques; /* mask of mg_technique */
     enum mg_numerics numerics;

@@ -132,7 +132,8 @@ bool mg_searcher_fits(struct mg_searcher *s, double share, double seconds)
 {
     const struct mg_observer *o = s->observer;
     double most = s->options->max_seconds;
-    return mg_searcher_has_time(s) && (most <= 0 || o->now(o->context) - s->started + seconds < share * most);
+    bool shares = most > 0 && !s->options->seconds_only_end;
+    return mg_searcher_has_time(s) && (!shares || o->now(o->context) - s->started + seconds < share * most);
 }
 
 bool mg_searcher_look(struct mg_searcher *s)

@@ -85,7 +85,7 @@ bool mg_searcher_look(struct mg_searcher *s);
 /* The same for what evaluates nothing: no budget of evaluations cuts it short, only time and who cancels. */
 bool mg_searcher_has_time(struct mg_searcher *s);
 
-/* The same, and if there is a limit in seconds: does what takes `seconds` more end within that share of them? */
+/* The same, and if a limit in seconds is shared: does what takes `seconds` more end within that share of them? */
 bool mg_searcher_fits(struct mg_searcher *s, double share, double seconds);
 
 /* Tells the observer how far the search is (at most every quarter of a second). */

@@ -575,6 +575,31 @@ Test(search, trying_rewrites_leaves_time_for_the_rest)
     close_network(&b);
 }
 
+Test(search, a_bound_in_seconds_changes_nothing_before_it_ends_the_search)
+{
+    double time = 0;
+    const struct mg_observer looks = {.now = clock_by_looks, .context = &time};
+    const struct mg_observer *const observers[] = {&quiet, &looks};
+    struct mg_search_result r[2];
+    struct bench b[2];
+    for (int run = 0; run < 2; run++) {
+        struct mg_error err;
+        open_network(&b[run], "bert-tiny", paper, 3, true);
+        b[run].options.max_evaluations = 1;
+        b[run].options.max_seconds = 140;
+        b[run].options.seconds_only_end = true;
+        cr_assert_eq(mg_search(b[run].g, &b[run].options, observers[run], &b[run].arena, &r[run], &err), MG_OK);
+        cr_assert_eq(r[run].stopped_by, MG_STOPPED_EVALUATIONS, "after %g s", time);
+    }
+    for (uint32_t k = 0; k < 2; k++)
+        cr_assert_eq(r[0].baselines[k].point_count, r[1].baselines[k].point_count);
+    cr_assert_eq(r[0].front_count, r[1].front_count);
+    for (uint32_t i = 0; i < r[0].front_count; i++)
+        cr_assert_str_eq(r[0].front[i].id, r[1].front[i].id);
+    close_network(&b[0]);
+    close_network(&b[1]);
+}
+
 static uint32_t baseline_points(struct mg_searcher *s, double publish_seconds)
 {
     struct mg_search_result r = {0};
