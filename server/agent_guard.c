@@ -74,6 +74,7 @@ bool mg_agent_guard(struct mg_agent *a, int *code)
     mg_interrupt_catch(SIGTERM, true);
     mg_interrupt_catch(SIGINT, true);
     mg_interrupt_catch(PASSED_ON, false);
+    signal(SIGCHLD, SIG_DFL); /* who started us may ignore it */
     sigemptyset(&heard);
     sigaddset(&heard, SIGCHLD);
     sigaddset(&heard, SIGTERM);
