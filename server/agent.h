@@ -27,6 +27,7 @@ struct mg_agent {
     char *class_key;
     char class_id[40]; /* as the daemon names it */
     char backend[16], uuid[64];
+    char place[96]; /* BOOT/DEVICE: stands in for the uuid of a device that has none */
     bool once;
     double stop_at, duty; /* monotonic, 0: never; percent */
     int from_hour, to_hour;
@@ -72,6 +73,8 @@ json_t *mg_agent_look(const struct mg_agent *a, const char *path);
 int mg_agent_tell(struct mg_agent *a, const char *state);
 /* The same where the last time is a while ago, once and in a few seconds; true: it was told. */
 bool mg_agent_beat(struct mg_agent *a, const char *state);
+/* Its name is free from now on. */
+void mg_agent_leave(struct mg_agent *a);
 /* Asks for work; 200 is MG_TURN_WORKED. A daemon that does not know the agent any more is told of it: MG_TURN_LATER. */
 enum mg_agent_turn mg_agent_claim(struct mg_agent *a, const char *path, json_t *root, json_t **answer);
 

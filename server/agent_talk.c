@@ -99,8 +99,8 @@ json_t *mg_agent_look(const struct mg_agent *a, const char *path)
 static json_t *about(const struct mg_agent *a, const char *state)
 {
     return json_pack("{s:s, s:o, s:s, s:s, s:s, s:s, s:f}", "agent", a->name, "class",
-                     json_loads(a->class_key, 0, NULL), "host", a->host, "version", a->version, "uuid", a->uuid,
-                     "state", state, "canary_s", a->canary.best_s);
+                     json_loads(a->class_key, 0, NULL), "host", a->host, "version", a->version, "uuid",
+                     *a->uuid ? a->uuid : a->place, "state", state, "canary_s", a->canary.best_s);
 }
 
 int mg_agent_tell(struct mg_agent *a, const char *state)
@@ -118,10 +118,8 @@ int mg_agent_tell(struct mg_agent *a, const char *state)
     return status;
 }
 
-bool mg_agent_beat(struct mg_agent *a, const char *state)
+static bool tell_once(struct mg_agent *a, const char *state)
 {
-    if (mg_measure_clock() - a->told_at < HEARTBEAT_S)
-        return false;
     json_t *root = about(a, state), *answer = NULL;
     char *body = json_dumps(root, JSON_COMPACT);
     if (body)
@@ -131,6 +129,16 @@ bool mg_agent_beat(struct mg_agent *a, const char *state)
     json_decref(root);
     json_decref(answer);
     return answer != NULL;
+}
+
+bool mg_agent_beat(struct mg_agent *a, const char *state)
+{
+    return mg_measure_clock() - a->told_at >= HEARTBEAT_S && tell_once(a, state);
+}
+
+void mg_agent_leave(struct mg_agent *a)
+{
+    (void)tell_once(a, MG_TIMING_ENDED);
 }
 
 /* ---- asking for work ---- */

@@ -76,7 +76,15 @@ int64_t mg_timing_signature_number(struct mg_db *db, struct mg_hash128 key, cons
     return id;
 }
 
-/* The agent's number; fails as CONFLICT if it belongs to another token. */
+/* Whether the agent that the statement is at, of AGENT_BY_NAME, lives on another device than this one. */
+static bool lives_elsewhere(sqlite3_stmt *stmt, const struct mg_timing_agent *agent, int64_t now)
+{
+    const char *uuid = (const char *)sqlite3_column_text(stmt, 6), *state = (const char *)sqlite3_column_text(stmt, 7);
+    bool alive = strcmp(state, MG_TIMING_ENDED) != 0 && now - sqlite3_column_int64(stmt, 8) < MG_TIMING_LEASE_MS;
+    return alive && agent->uuid && *agent->uuid && *uuid && strcmp(uuid, agent->uuid) != 0;
+}
+
+/* The agent's number; fails as CONFLICT if it belongs to another token, or lives on another device. */
 static int64_t agent_number(struct mg_op *op, struct mg_db *db, const struct mg_timing_agent *agent, int64_t class)
 {
     int64_t now = mg_store_now(op->store);
@@ -85,9 +93,16 @@ static int64_t agent_number(struct mg_op *op, struct mg_db *db, const struct mg_
         int64_t id = sqlite3_column_int64(stmt, 0);
         const char *token = (const char *)sqlite3_column_text(stmt, 1);
         bool ours = agent->any_agent || !token || !*token || strcmp(token, agent->token) == 0;
+        bool elsewhere = lives_elsewhere(stmt, agent, now);
         mg_db_end(stmt);
         if (!ours) {
             mg_op_fail(op, MG_STORE_CONFLICT, "the agent %s belongs to another token", agent->name);
+        } else if (elsewhere) {
+            mg_op_fail(
+                op, MG_STORE_CONFLICT,
+                "an agent %s lives on another device: give this one a name of its own with --name, or wait until "
+                "that one has been silent for %d s",
+                agent->name, MG_TIMING_LEASE_MS / 1000);
         }
         return id;
     }
@@ -100,7 +115,7 @@ static double card_canary(struct mg_op *op, struct mg_db *db, const struct mg_ti
 {
     int64_t since = mg_store_now(op->store) - MG_TIMING_CANARY_DAYS * DAY_MS;
     double seconds = 0;
-    if (!*agent->uuid) {
+    if (!*agent->uuid || strchr(agent->uuid, '/')) { /* a place is no card */
         return 0;
     }
     sqlite3_stmt *stmt =

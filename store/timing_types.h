@@ -19,6 +19,9 @@ enum {
     MG_TIMING_PAGE = 2000,        /* rows of one mg_store_list_timings() */
 };
 
+/* The state of an agent that says that it is gone. */
+#define MG_TIMING_ENDED "ended"
+
 /* A class of devices: equal in all that can change a time. */
 struct mg_timing_class {
     const char *id;    /* 16 hex digits of the digest of `key` */

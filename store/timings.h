@@ -58,7 +58,10 @@ struct mg_store_timings {
 /* One transaction for all: a row (agent, batch, row) that is there already changes nothing. CONFLICT: the agent
  * belongs to another token. result.timings: counts and the generation. */
 void mg_store_add_timings(mg_store *store, const struct mg_timing_batch *batches, size_t n, mg_store_cb *cb, void *ctx);
-/* Makes the agent known, or tells that it lives. result.timings: class, canary_s. */
+/* Makes the agent known, or tells that it lives, or, in state MG_TIMING_ENDED, that it does not. An agent is told from
+ * another of its name by the uuid of its device (BOOT/DEVICE where that has none), as far as both have one: CONFLICT
+ * where one lives on another device, or belongs to another token. Of one device one process at a time measures: that is
+ * theirs to see to. result.timings: class, canary_s. */
 void mg_store_put_agent(mg_store *store, const struct mg_timing_agent *agent, mg_store_cb *cb, void *ctx);
 /* Leases at most `max` wanted signatures to the agent for MG_TIMING_LEASE_MS, the most valuable first, not more than
  * can be expected to take `seconds`. What it had leased before it may get again. NOT_FOUND: no such agent.

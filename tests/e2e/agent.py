@@ -274,6 +274,25 @@ def test_disturbed(t):
     t.check("is not asked again at once", "4398046511104" not in timings("missing", "--device", "cpu").stdout)
 
 
+def test_one_name(t):
+    """A name is of one agent at a time, and of the same one at once when it is started again."""
+    state = lambda: [a["state"] for a in daemon.get("/agents").json["agents"] if a["name"] == "twin"]
+    agent = start_agent("twin", "--max-seconds", "100")
+    t.check("known", wait_until(state))
+    other = start_agent("twin", "--once", device="cpu")
+    err = other.communicate(timeout=60)[1]
+    t.check("not on another device", other.returncode != 0 and "--name" in err, (other.returncode, err))
+    agent.kill()
+    agent.communicate()
+    again = start_agent("twin", "--once")
+    again.communicate(timeout=100)
+    t.equal("killed it is itself again", (again.returncode, state()), (0, ["ended"]))
+    other = start_agent("twin", "--once", "--max-seconds", "5", device="cpu")
+    err = other.communicate(timeout=60)[1]
+    keys = [a["class"]["key"]["backend"] for a in daemon.get("/agents").json["agents"] if a["name"] == "twin"]
+    t.check("ended it makes room", "--name" not in err and keys == ["cpu"], (keys, err))
+
+
 def test_forgotten(t):
     """A daemon that has lost its store does not know the agent: it is made known again, and goes on."""
     agent = start_agent("stayed", "--duty", "100", "--max-seconds", "100")
@@ -326,7 +345,7 @@ def test_without_a_daemon(t):
 tests = Tests()
 tests.run(setup, test_one, test_shared, test_killed_agent, test_killed_daemon, test_killed_worker, test_command_line, test_without_a_daemon, test_odd_profiles,
           test_idle, test_calibrated, test_disturbed,
-          test_forgotten,
+          test_one_name, test_forgotten,
           test_token)
 tests.equal("stops", daemon.close(), 0)
 tests.end()

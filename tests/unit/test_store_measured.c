@@ -42,23 +42,24 @@ static const struct measured_got *asked(void)
 
 #define ASK(op, ...) (mg_store_##op(f.store, __VA_ARGS__, on_measured, &got), asked())
 
-static const char *state = "idle"; /* of the agents that are put */
+static const char *state = "idle", *uuid = ""; /* of the agents that are put */
 
 static void put_agent_of(const char *name, const char *token, const char *model, const char *class_id, const char *key)
 {
     const struct mg_timing_agent agent = {.name = name,
                                           .host = "host",
                                           .version = "1",
-                                          .uuid = "",
+                                          .uuid = uuid,
                                           .state = state,
                                           .token = token,
                                           .class = {class_id, model, key}};
-    cr_assert_eq(DO(&f, put_agent, &agent)->code, MG_STORE_OK);
+    DO(&f, put_agent, &agent);
 }
 
 static void put_agent(const char *name, const char *token, const char *model, const char *class_id)
 {
     put_agent_of(name, token, model, class_id, "{\"device\":\"x\"}");
+    cr_assert_eq(f.got.code, MG_STORE_OK);
 }
 
 static void setup(void)
@@ -182,6 +183,31 @@ Test(store_measured, who_is_not_at_it_keeps_no_lease)
     cr_expect_eq(ASK(claim_measured, "two", "t2", false)->n, 0, "not yet");
     fixture_set_now(&f, f.now + 1);
     cr_expect_eq(ASK(claim_measured, "two", "t2", false)->one.number, number);
+}
+
+static enum mg_store_code put_on(const char *device)
+{
+    uuid = device;
+    put_agent_of("one", "t1", "card", "00000000000000aa", "{}");
+    return f.got.code;
+}
+
+/* Else each would get what the other has leased. */
+Test(store_measured, one_name_is_of_one_device_at_a_time)
+{
+    cr_expect_eq(put_on("GPU-1"), MG_STORE_OK, "of those that were put nobody knows the device");
+    cr_expect_eq(put_on("GPU-1"), MG_STORE_OK, "it is started again");
+    fixture_set_now(&f, f.now + MG_TIMING_LEASE_MS - 1);
+    cr_expect_eq(put_on("GPU-2"), MG_STORE_CONFLICT);
+    cr_expect(strstr(f.got.message, "--name"), "%s", f.got.message);
+    cr_expect_eq(put_on(""), MG_STORE_OK, "who does not say");
+    cr_expect_eq(put_on("GPU-1"), MG_STORE_OK);
+    fixture_set_now(&f, f.now + MG_TIMING_LEASE_MS);
+    cr_expect_eq(put_on("GPU-2"), MG_STORE_OK, "the other one is silent");
+    state = MG_TIMING_ENDED;
+    cr_expect_eq(put_on("GPU-2"), MG_STORE_OK);
+    state = "idle";
+    cr_expect_eq(put_on("GPU-1"), MG_STORE_OK, "or it has ended");
 }
 
 Test(store_measured, a_wish_given_back_is_anybodys)

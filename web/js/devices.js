@@ -49,10 +49,10 @@ function classRow(c) {
 }
 
 function agentRow(a) {
-    const silent = Date.now() - a.seen_at > SILENT_MS;
+    const ended = a.state === "ended", silent = ended || Date.now() - a.seen_at > SILENT_MS;
     return h("tr", null,
         h("td", null, a.name), h("td", null, a.host), h("td", null, a.class.device),
-        h("td", null, h("span", {class: `badge ${silent ? "dim" : "live"}`}, silent ? "silent" : a.state || "alive")),
+        h("td", null, h("span", {class: `badge ${silent ? "dim" : "live"}`}, ended ? "ended" : silent ? "silent" : a.state || "alive")),
         h("td", null, when(a.seen_at)), numeric(count(a.rows)));
 }
 
