@@ -37,8 +37,8 @@ struct mg_program_facts {
 void mg_program_facts(const struct mg_program *program, struct mg_program_facts *out);
 /* Times of operators (with their layouts) and of copies, measured alone on one engine, for all programs on it: plans
  * can be compared only by one price of what they share. What a plan has just made or read its device's cache still
- * holds: an operator has a time for each of a few distances, in bytes touched in between, at which its operands may lie
- * back, and each use a price by the distances in the plan's course (program_reuse.c). */
+ * holds: an operator has a time with operands that were used just before and one with such that left the cache, and
+ * each use a price between the two, by how far back in the plan's course its operands were used (program_reuse.c). */
 struct mg_program_prices;
 struct mg_program_prices *mg_program_prices_new(struct mg_engine *engine); /* NULL: out of memory */
 void mg_program_prices_free(struct mg_program_prices *prices);
