@@ -134,7 +134,7 @@ static enum mg_code measure(void *context, struct mg_error *err)
         code = mg_plan_read(g, w->texts[1], w->sizes[1], &w->arena, &plan, err);
     if (code != MG_OK)
         return code;
-    return execute(w, g, plan, mg_fill_values(g, NULL, MG_FILL_NORMAL, SEED, &w->arena), err);
+    return execute(w, g, plan, mg_fill_values(g, NULL, MG_FILL_SPREAD, SEED, &w->arena), err);
 }
 
 /* How many bytes of `text` are whole characters, at most `most`. */

@@ -246,7 +246,7 @@ static enum mg_code execute(struct measure *m, struct mg_error *err)
     struct mg_arena *arena = &m->source.arena;
     const struct mg_device_watch watch = {
         .stop = must_stop, .between = go_on, .context = m, .operators_until = m->until > 0 ? m->until : INFINITY};
-    double **given = mg_fill_values(g, &m->source.model, MG_FILL_NORMAL, 1, arena);
+    double **given = mg_fill_values(g, &m->source.model, MG_FILL_SPREAD, 1, arena);
     double **results = MG_NEW_ARRAY(arena, double *, g->value_count);
     struct mg_device_run run;
     enum mg_code code = mg_device_run(m->engine, g, m->plan, 1, &watch, given, results, arena, &run, err);

@@ -283,18 +283,19 @@ static int run(void *context)
     return MG_EXIT_DONE;
 }
 
-static bool read_fill(const char *text, enum mg_fill *fill)
+/* What is timed reads by index as it will in truth. */
+static bool read_fill(const char *text, bool timed, enum mg_fill *fill)
 {
-    int parsed = text ? mg_fill_parse(text) : MG_FILL_NORMAL;
+    int parsed = text ? mg_fill_parse(text) : timed ? MG_FILL_SPREAD : MG_FILL_NORMAL;
     if (parsed >= 0)
         *fill = (enum mg_fill)parsed;
-    return parsed >= 0 || fprintf(stderr, "magisd run: --fill is normal, lcg or zeros\n") < 0;
+    return parsed >= 0 || fprintf(stderr, "magisd run: --fill is normal, spread, lcg or zeros\n") < 0;
 }
 
 static int run_files(struct run *r)
 {
     const struct mg_options *options = r->options;
-    if (!read_fill(options->value[MG_OPTION_FILL], &r->fill) ||
+    if (!read_fill(options->value[MG_OPTION_FILL], options->value[MG_OPTION_DEVICE] != NULL, &r->fill) ||
         (options->argument_count == 2 && !mg_file_open(&r->plan_file, options->argument[1])))
         return MG_EXIT_USAGE;
     r->device = options->value[MG_OPTION_DEVICE];

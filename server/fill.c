@@ -10,8 +10,8 @@ enum { CLASSES = 2 };
 
 int mg_fill_parse(const char *name)
 {
-    static const char *const words[] = {"normal", "lcg", "zeros"};
-    for (int i = 0; i < 3; i++)
+    static const char *const words[] = {"normal", "lcg", "zeros", "spread"};
+    for (int i = 0; i < 4; i++)
         if (strcmp(name, words[i]) == 0)
             return i;
     return -1;
@@ -78,7 +78,7 @@ double **mg_fill_values(const struct mg_graph *g, const struct mg_onnx_model *mo
         for (int64_t i = 0; i < count; i++)
             values[v][i] = data ? mg_onnx_data_at(data, i) : number(fill, value, &rng, i);
     }
-    if (fill == MG_FILL_NORMAL)
+    if (fill == MG_FILL_SPREAD)
         mg_operand_spread(g, values, seed, arena);
     return values;
 }
