@@ -7,7 +7,7 @@
 # (BUILD/replay/*); after them come the scripts of tests/browser and tests/e2e (*.sh, *.py, *.js,
 # *.mjs). A script prints "N passed, M failed" and exits non-zero if M > 0; it finds the daemon in
 # $MAGISD, the build in $BUILD, an empty folder of its own in $MAGIS_TMP and, in tests/browser, the
-# browser in $CHROMIUM. JOBS of them (2) run at once: most wait more than they compute. The last line
+# browser in $CHROMIUM. JOBS of them (3) run at once: many wait more than they compute. The last line
 # here is the sum, in the same words. MAGIS_ONLY=unit leaves the scripts out. MAGIS_FILTER=TEXT takes
 # only runners whose name contains TEXT. With MAGIS_SANITIZER=1 a report of a sanitizer fails its runner.
 set -u
@@ -20,7 +20,7 @@ passed=0
 failed=0
 patience=${MAGIS_SANITIZER:+4} # times the limits: sanitized programs take so much longer
 patience=${patience:-1}
-lanes=${JOBS:-2}
+lanes=${JOBS:-3}
 [ "$lanes" -ge 1 ] || { echo "JOBS=$lanes: how many run at once, 1 or more" >&2; exit 2; }
 declare -A name_of=() folder_of=() start_of=() # of the runners under way, by their process
 trap 'kill "${!name_of[@]}" 2>/dev/null; rm -rf "${folder_of[@]}"' EXIT
