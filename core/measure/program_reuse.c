@@ -82,15 +82,23 @@ static void renumber(struct trace *t)
 
 /* ---- shares ---- */
 
-/* Between the two the time is taken to grow with the logarithm: caches are nested and none ends sharply. Where the
- * operator alone touches more than the one, or the other, they are one. */
+/* Distances that are no longer than the operator's own are one. Between two the time is taken to grow with the
+ * logarithm: caches are nested and none ends sharply. */
 static void count(struct trace *t, double distance, double bytes)
 {
-    double near = fmax(t->own, (double)t->near), far = fmax(t->own, (double)t->cache), share = 0;
-    if (far > near && distance > near)
-        share = distance < far ? log(distance / near) / log(far / near) : 1;
-    t->shares[REUSE_FAR] += (float)(bytes * share);
-    t->shares[REUSE_NEAR] += (float)(bytes * (1 - share));
+    const double edge[REUSES] = {t->own, fmax(t->own, (double)t->near), fmax(t->own, (double)t->cache)};
+    int after = 0;
+    while (after < REUSES - 1 && distance > edge[after])
+        after++;
+    while (after > 0 && edge[after] <= edge[after - 1])
+        after--;
+    int before = after > 0 ? after - 1 : 0;
+    while (before > 0 && edge[before] <= edge[before - 1])
+        before--;
+    double share =
+        before == after || distance >= edge[after] ? 1 : log(distance / edge[before]) / log(edge[after] / edge[before]);
+    t->shares[after] += (float)(bytes * share);
+    t->shares[before] += (float)(bytes * (1 - share));
     t->total += bytes;
 }
 
@@ -280,7 +288,7 @@ static void follow(struct trace *t, const struct following *f, struct instructio
         touch_copy(t, f, item);
     for (int r = 0; r < REUSES; r++) {
         if (t->shares)
-            item->reuse[r] = t->total > 0 ? item->reuse[r] / (float)t->total : r == REUSE_NEAR;
+            item->reuse[r] = t->total > 0 ? item->reuse[r] / (float)t->total : r == REUSE_OWN;
         part->wanted[r] = part->wanted[r] || item->reuse[r] > 0;
     }
 }
@@ -332,5 +340,5 @@ enum mg_code mg_program_follow_reuse(struct mg_program *p, struct mg_error *err)
 uint64_t mg_program_apart(const struct mg_program *p, enum reuse reuse)
 {
     uint64_t cache = p->engine->properties.cache_bytes;
-    return reuse == REUSE_NEAR ? cache / 16 : cache;
+    return reuse == REUSE_OWN ? 0 : reuse == REUSE_NEAR ? cache / 16 : cache;
 }

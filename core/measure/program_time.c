@@ -52,7 +52,7 @@ static struct price *slot_of(struct price *slots, size_t capacity, struct mg_has
 static struct mg_hash128 key_at(const struct distinct *part, int reuse)
 {
     uint64_t words[3] = {part->key.lo, part->key.hi, (uint64_t)reuse};
-    return reuse == REUSE_NEAR ? part->key : mg_hash_words(words, 3);
+    return reuse == REUSE_OWN ? part->key : mg_hash_words(words, 3);
 }
 
 /* Each byte that it touches takes its share of the time that all would take from as far back; where a time is missing,

@@ -53,9 +53,9 @@ static void end(struct run *r)
     bench_close(&r->b);
 }
 
-static void expect_shares(const struct instruction *item, double near, double far)
+static void expect_shares(const struct instruction *item, double own, double near, double far)
 {
-    const double want[REUSES] = {near, far};
+    const double want[REUSES] = {own, near, far};
     for (int i = 0; i < REUSES; i++)
         cr_expect_float_eq(item->reuse[i], want[i], 1e-5, "share %d: %g, not %g", i, (double)item->reuse[i], want[i]);
 }
@@ -78,12 +78,12 @@ Test(program_reuse, distances_are_the_bytes_touched_in_between)
 {
     struct run r = {0};
     double a = log(7.0 / 3) / log(14.0 / 3);
-    expect_shares(chain(&r, 14 * MIB), (2 - a) / 3, (1 + a) / 3);
+    expect_shares(chain(&r, 14 * MIB), (2 - a) / 3, 0, (1 + a) / 3);
     end(&r);
-    a = log(7.0 / 5) / log(80.0 / 5);
-    expect_shares(chain(&r, 80 * MIB), (2 - a) / 3, (1 + a) / 3);
+    a = log(7.0 / 3) / log(10.0 / 3);
+    expect_shares(chain(&r, 160 * MIB), (2 - a) / 3, a / 3, 1.0 / 3);
     end(&r);
-    expect_shares(chain(&r, 6 * MIB), 1.0 / 3, 2.0 / 3);
+    expect_shares(chain(&r, 6 * MIB), 1.0 / 3, 0, 2.0 / 3);
     end(&r);
 }
 
@@ -94,8 +94,8 @@ Test(program_reuse, operators_larger_than_the_cache_have_one_time)
     for (uint64_t cache = 0; cache <= 3 * MIB; cache += 3 * MIB) {
         const struct instruction *item = chain(&r, cache);
         const bool *wanted = r.program->ops[item->op].wanted;
-        expect_shares(item, 1, 0);
-        cr_expect(wanted[REUSE_NEAR] && !wanted[REUSE_FAR]);
+        expect_shares(item, 1, 0, 0);
+        cr_expect(wanted[REUSE_OWN] && !wanted[REUSE_NEAR] && !wanted[REUSE_FAR]);
         end(&r);
     }
 }
@@ -115,7 +115,7 @@ Test(program_reuse, rows_of_a_box_are_touched_alone)
     const struct instruction *item = last_of(&r, 16 * MIB);
     double rest = log(8.5 / 4) / log(16.0 / 4);
     cr_expect_eq(r.program->count, 5, "the slice is a view");
-    expect_shares(item, (0.5 + 1.5 * (1 - rest)) / 4, (1.5 * rest + 2) / 4);
+    expect_shares(item, (0.5 + 1.5 * (1 - rest)) / 4, 0, (1.5 * rest + 2) / 4);
     end(&r);
 }
 
@@ -131,7 +131,7 @@ Test(program_reuse, what_is_repeated_is_touched_once)
     mg_graph_add_output(r.b.g, op1(&r.b, MG_OP_ADD, NULL, VALUES(x, wide), NO_ATTRS));
     const struct instruction *item = last_of(&r, 16 * MIB);
     double own = 4 + 1.0 / 256, far = log(8 / own) / log(16 / own);
-    cr_expect_float_eq(item->reuse[REUSE_NEAR], 2 * (1 - far) / own, 1e-3);
+    cr_expect_float_eq(item->reuse[REUSE_OWN], 2 * (1 - far) / own, 1e-3);
     cr_expect_float_eq(item->reuse[REUSE_FAR], (2 + 2 * far) / own, 1e-3);
     end(&r);
 }
@@ -149,7 +149,7 @@ Test(program_reuse, tables_are_read_where_they_are_chosen)
     mg_graph_add_output(r.b.g, op1(&r.b, MG_OP_TANH, NULL, VALUES(a), NO_ATTRS));
     const struct instruction *item = last_of(&r, 16 * MIB);
     double far = log((6 + 1.0 / 256) / 4) / log(16.0 / 4); /* a, the rows and where they come from, ids */
-    expect_shares(item, (1 - far) / 2, (1 + far) / 2);
+    expect_shares(item, (1 - far) / 2, 0, (1 + far) / 2);
     end(&r);
 }
 
@@ -166,6 +166,6 @@ Test(program_reuse, long_courses_are_counted_as_short_ones)
     for (size_t i = 10; i < r.program->count - 1; i++)
         for (int k = 0; k < REUSES; k++)
             cr_assert_eq(r.program->items[i].reuse[k], r.program->items[10].reuse[k], "%zu", i);
-    cr_expect_float_eq(r.program->items[10].reuse[REUSE_NEAR], 1, 1e-6);
+    cr_expect_float_eq(r.program->items[10].reuse[REUSE_OWN], 1, 1e-6);
     end(&r);
 }
