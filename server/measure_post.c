@@ -4,12 +4,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "server/clock.h"
 #include "server/http_client.h"
 #include "server/interrupt.h"
 
-enum { SHORT_S = 5, PATIENCE_S = 30 }; /* seconds until a call is given up, while we measure, and before and after */
+enum {
+    SHORT_S = 5,
+    PATIENCE_S = 30,
+    STEP_US = 100000
+}; /* seconds until a call is given up, while we measure, and before and after */
 static const double FIRST_PAUSE_S = 2, LONGEST_PAUSE_S = 60;
 
 bool mg_measure_post_open(struct mg_measure_post *post, const struct mg_options *options)
@@ -83,6 +88,12 @@ static int send_kept(struct mg_measure_post *post, unsigned timeout_s)
     return status;
 }
 
+/* No answer, asked to wait, or a fault of the daemon's: another time it may be taken. */
+static bool may_pass(int status)
+{
+    return status == 0 || status == 429 || status >= 500;
+}
+
 bool mg_measure_post_add(struct mg_measure_post *post, const char *batch, size_t size, size_t rows)
 {
     char *larger = realloc(post->text, post->size + size);
@@ -97,12 +108,32 @@ bool mg_measure_post_add(struct mg_measure_post *post, const char *batch, size_t
     if (mg_clock_seconds() < post->next_at)
         return true;
     int status = send_kept(post, SHORT_S);
-    return status == 200 || status == 0 || status == 429 || status >= 500;
+    return status == 200 || may_pass(status);
+}
+
+static void wait_until(double time)
+{
+    while (mg_clock_seconds() < time && !mg_interrupted())
+        usleep(STEP_US);
+}
+
+/* Nothing is measured any more: a daemon that is away has its time to come back. */
+static bool send_last(struct mg_measure_post *post)
+{
+    double until = mg_clock_seconds() + PATIENCE_S;
+    int status;
+    post->pause = 0;
+    while ((status = send_kept(post, mg_interrupted() ? SHORT_S : PATIENCE_S)) != 200) {
+        if (!may_pass(status) || mg_interrupted() || mg_clock_seconds() >= until)
+            return false;
+        wait_until(post->next_at);
+    }
+    return true;
 }
 
 bool mg_measure_post_end(struct mg_measure_post *post)
 {
-    bool good = post->waiting == 0 || send_kept(post, mg_interrupted() ? SHORT_S : PATIENCE_S) == 200;
+    bool good = post->waiting == 0 || send_last(post);
     if (post->added)
         fprintf(stderr, "%s: %lld added, %lld of them wait as suspects\n", post->name, post->added, post->suspect);
     if (post->unjudged)

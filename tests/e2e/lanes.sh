@@ -74,19 +74,19 @@ for n in 1 2 3; do
 done
 run 2 >"$place/out" &
 for n in $(seq 100); do
-    [ -s "$place/slow1" ] && [ -s "$place/slow2" ] && break
+    [ -s "$place/slow3" ] && [ -s "$place/slow2" ] && break
     sleep 0.1
 done
 pkill -P $! -x bash
 wait $!
 check 'told to stop it stops' "$(cat "$place/out")" 'status 130'
 for n in $(seq 100); do
-    left=$(cat "/proc/$(cat "$place/slow1")/cmdline" "/proc/$(cat "$place/slow2")/cmdline" 2>/dev/null | tr -d '\0')
+    left=$(cat "/proc/$(cat "$place/slow3")/cmdline" "/proc/$(cat "$place/slow2")/cmdline" 2>/dev/null | tr -d '\0')
     [ -z "$left" ] && break
     sleep 0.1
 done
 check 'and what it ran' "$left" ''
-check 'no other was started' "$([ -e "$place/slow3" ]; echo $?)" 1
+check 'no other was started' "$([ -e "$place/slow1" ]; echo $?)" 1
 check 'not none at once' "$(run 0 | xargs)" 'JOBS=0: how many run at once, 1 or more status 2'
 
 echo "$passed passed, $failed failed"
