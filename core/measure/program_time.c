@@ -49,7 +49,7 @@ static struct price *slot_of(struct price *slots, size_t capacity, struct mg_has
     return &slots[at];
 }
 
-static struct mg_hash128 key_at(const struct distinct *part, int reuse)
+static struct mg_hash128 key_at(const struct distinct *part, enum reuse reuse)
 {
     uint64_t words[3] = {part->key.lo, part->key.hi, (uint64_t)reuse};
     return reuse == REUSE_OWN ? part->key : mg_hash_words(words, 3);
@@ -63,7 +63,7 @@ static double price_of(const struct mg_program_prices *prices, const struct mg_p
     const struct distinct *part = item->kind == KIND_RUN ? &p->ops[item->op] : &p->copies[item->op];
     double seconds = 0, priced = 0;
     for (int r = 0; r < REUSES && prices->capacity; r++) {
-        const struct price *price = slot_of(prices->slots, prices->capacity, key_at(part, r));
+        const struct price *price = slot_of(prices->slots, prices->capacity, key_at(part, (enum reuse)r));
         if (!price->used || !price->times)
             continue;
         seconds += (double)item->reuse[r] * price->median;
