@@ -52,9 +52,9 @@ enum mg_agent_turn {
 bool mg_agent_over(const struct mg_agent *a);
 
 /* ---- agent_guard.c ---- */
-/* Splits the process, before any device is opened. True: this is the one that works. False: this one watched it, and
- * those that went on where it was ended by what it measured; *code is the exit status of the last. a->note is both's;
- * what ends the process must not be noted twice. */
+/* Splits the process, before any device is opened. True: this is the one that works, for the first time or after
+ * another that was ended by what it measured. False: this is the one that watched them; *code is the exit status of the
+ * last. a->note is shared by all: in it each finds what ended the one before. */
 bool mg_agent_guard(struct mg_agent *a, int *code);
 
 /* ---- agent_talk.c ---- */

@@ -3,7 +3,8 @@
  * A plan is tried again where the canary says that others used the device; after that it is answered as measured on a
  * busy one. Whatever stands in the way is an answer too, so that nobody waits for it. The lease is renewed between
  * runs and between the operators that are timed after them, and a run that outlasts it is given up; an agent that is
- * told to stop gives the plan back, and one that dies gets it back when it claims again. */
+ * told to stop gives the plan back; one that the plan ended (agent_guard.c) gets it back when it claims again, and
+ * answers that it did not survive it. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

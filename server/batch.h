@@ -6,7 +6,7 @@
 #include "measure/measure.h"
 #include "server/timing_parse.h"
 
-/* One device, for as long as a process measures on it, but that best_s may begin with what is known of it. */
+/* One device, for as long as a process measures on it; best_s may begin with what is known of the device. */
 struct mg_canary {
     const char *who, *device; /* messages begin with who: "magisd agent: cpu" */
     double memory;            /* the share that may be used of what is free of its memory; 0: all */

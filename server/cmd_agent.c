@@ -139,8 +139,7 @@ static enum mg_agent_turn send_batch(struct mg_agent *a, const struct mg_batch *
 }
 
 static const char SLOW[] =
-    "others use it, or its clock changes (it is throttled, or one small kernel took over 5 % longer than at its best "
-    "of the last 30 days)",
+    "others use it, or its clock changes (it is throttled, or one small kernel took over 5 % longer than at its best)",
                   FAILING[] = "it fails, as said above", REFUSED[] = "the daemon did not take them, as said above";
 
 /* Says what to do where waiting alone does not seem to help. */

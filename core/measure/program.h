@@ -37,8 +37,9 @@ struct mg_program_facts {
 void mg_program_facts(const struct mg_program *program, struct mg_program_facts *out);
 /* Times of operators (with their layouts) and of copies, measured alone on one engine, for all programs on it: plans
  * can be compared only by one price of what they share. What a plan has just made or read its device's cache still
- * holds: an operator has a time with operands that were used just before and one with such that left the cache, and
- * each use a price between the two, by how far back in the plan's course its operands were used (program_reuse.c). */
+ * holds: an operator has up to three times, with operands that it used just before, that lie a sixteenth of the cache
+ * back, and that left the cache, and each use a price between these, by how far back in the plan's course its operands
+ * were used (program_reuse.c). */
 struct mg_program_prices;
 struct mg_program_prices *mg_program_prices_new(struct mg_engine *engine); /* NULL: out of memory */
 void mg_program_prices_free(struct mg_program_prices *prices);
@@ -47,8 +48,8 @@ void mg_program_prices_free(struct mg_program_prices *prices);
  * matter when); what was done stays. */
 enum mg_code mg_program_price(struct mg_program *program, struct mg_program_prices *prices, uint32_t times,
                               const struct mg_time_policy *policy, double until, struct mg_error *err) MG_WARN_UNUSED;
-/* What the run takes by these prices: as many streams as the engine's device has, simulated as S4 says. What has no
- * price takes no time. */
+/* After mg_program_price() of this program. What the run takes by these prices: as many streams as the engine's device
+ * has, simulated as S4 says. What has no price takes no time; what lacks one distance goes by the others. */
 double mg_program_latency(const struct mg_program *program, const struct mg_program_prices *prices);
 /* Both, for one program alone. */
 enum mg_code mg_program_predict(struct mg_program *program, const struct mg_time_policy *policy, double until,

@@ -10,6 +10,7 @@
 #include "measure/program_priv.h"
 
 enum { MOST_ROWS = 1024, FEWEST_TIMES = 1 << 12 };
+enum { LOOK = 1024 }; /* instructions from one look at whether to go on to the next */
 
 struct piece {
     uint64_t at, end; /* bytes of the arena; copies on the host lie behind it */
@@ -266,14 +267,14 @@ static void touch_op(struct trace *t, const struct following *f, const struct in
 /* Copies by other streams take as long as their link needs. */
 static void touch_copy(struct trace *t, const struct following *f, struct instruction *item)
 {
-    if (!f->host)
-        t->shares = NULL;
-    t->own = 2 * (double)item->bytes;
-    if (f->host)
+    if (f->host) {
+        t->own = 2 * (double)item->bytes;
         touch_range(t, f->host[item->copy], item->bytes);
-    touch_range(t, item->at, item->bytes);
-    if (!f->host)
+    } else {
+        t->shares = NULL;
         item->reuse[REUSE_FAR] = 1;
+    }
+    touch_range(t, item->at, item->bytes);
 }
 
 static void follow(struct trace *t, const struct following *f, struct instruction *item)
@@ -318,7 +319,8 @@ static enum mg_code follow_all(void *context, struct mg_error *err)
             touch_rows(&t, &rows);
     }
     for (size_t i = 0; i < p->count && !code; i++) {
-        code = mg_program_go_on(p, err);
+        if (i % LOOK == 0)
+            code = mg_program_go_on(p, err);
         if (p->items[i].kind != KIND_WAIT)
             follow(&t, &f, &p->items[i]);
     }

@@ -6,8 +6,9 @@
 #include "search/searcher.h"
 
 /* Evaluates and publishes every baseline, tells the observer, and leaves in s->hand what micro-batching costs.
- * One that the graph does not allow says why, and so does one for which there is not time enough: a point is begun in
- * the first third of a search's seconds only, and before it stops. */
+ * One that the graph does not allow says why, and so does one for which there is not time enough: of the seconds that
+ * are left when the baselines begin, a point is begun only if it is likely to end in the first sixth (sublinear) or
+ * third (micro-batching); where seconds only end the search, as long as there is time at all. */
 void mg_baselines(struct mg_searcher *s, struct mg_search_result *out);
 
 #endif

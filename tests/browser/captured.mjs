@@ -5,21 +5,9 @@ import {mkdirSync, readFileSync, symlinkSync} from "node:fs";
 import {join, resolve} from "node:path";
 import {promisify} from "node:util";
 import {gunzipSync} from "node:zlib";
-import {Checks, Daemon, openBrowser, scratch, until, watch} from "./lib.mjs";
+import {openPage, until} from "./lib.mjs";
 
-const dir = scratch();
-const shots = process.env.MAGIS_SHOTS; // a folder: pictures are left there
-const daemon = new Daemon(dir);
-await daemon.start();
-const browser = await openBrowser(dir);
-const page = browser.pages()[0] ?? await browser.newPage();
-const complaints = await watch(page, () => daemon.url);
-const checks = new Checks();
-
-const open = (hash) => page.goto(`${daemon.url}/ui/${hash}`);
-const shot = (name) => shots && page.screenshot({path: join(shots, `${name}.png`), fullPage: true});
-const text = (selector) => page.locator(selector).first().innerText();
-const api = async (path) => (await fetch(daemon.url + path)).json();
+const {dir, daemon, browser, page, complaints, checks, open, shot, text, api} = await openPage();
 
 const step = JSON.parse(gunzipSync(readFileSync("tests/data/aten/resnet18.json.gz")));
 const captured = await daemon.plan({graph: step, limit: {memory_ratio: 0.6}, budget: {evaluations: 1000}});

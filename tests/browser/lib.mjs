@@ -69,6 +69,24 @@ export async function openBrowser(dir, options) {
         headless: true, args: FLAGS, viewport: {width: 1280, height: 900}, acceptDownloads: true, ...options});
 }
 
+// A daemon on an empty store, a page of it in a browser, and what most tests do with these.
+export async function openPage() {
+    const dir = scratch();
+    const shots = process.env.MAGIS_SHOTS; // a folder: pictures are left there
+    const daemon = new Daemon(dir);
+    await daemon.start();
+    const browser = await openBrowser(dir);
+    const page = browser.pages()[0] ?? await browser.newPage();
+    const complaints = await watch(page, () => daemon.url);
+    return {
+        dir, daemon, browser, page, complaints, checks: new Checks(),
+        open: (hash) => page.goto(`${daemon.url}/ui/${hash}`),
+        shot: (name) => shots && page.screenshot({path: join(shots, `${name}.png`), fullPage: true}),
+        text: (selector) => page.locator(selector).first().innerText(),
+        api: async (path) => (await fetch(daemon.url + path)).json(),
+    };
+}
+
 export class Checks {
     passed = 0;
     failed = 0;

@@ -1,20 +1,9 @@
 // The page on a phone: nothing is wider than it, a run's head is short, what is wrong stands where it is mended.
 import assert from "node:assert/strict";
-import {join} from "node:path";
-import {Checks, Daemon, openBrowser, scratch, watch} from "./lib.mjs";
+import {openPage} from "./lib.mjs";
 
 const PHONE = {width: 375, height: 740};
-const dir = scratch();
-const shots = process.env.MAGIS_SHOTS; // a folder: pictures are left there
-const daemon = new Daemon(dir);
-await daemon.start();
-const browser = await openBrowser(dir);
-const page = browser.pages()[0] ?? await browser.newPage();
-const complaints = await watch(page, () => daemon.url);
-const checks = new Checks();
-
-const open = (hash) => page.goto(`${daemon.url}/ui/${hash}`);
-const shot = (name) => shots && page.screenshot({path: join(shots, `${name}.png`), fullPage: true});
+const {daemon, browser, page, complaints, checks, open, shot} = await openPage();
 const boxOf = (selector) => page.locator(selector).first().boundingBox();
 
 async function noSidewaysScroll() {

@@ -5,23 +5,12 @@ import {execFile} from "node:child_process";
 import {readFileSync, writeFileSync} from "node:fs";
 import {join} from "node:path";
 import {promisify} from "node:util";
-import {Checks, Daemon, openBrowser, scratch, until, watch} from "./lib.mjs";
+import {openPage, until, watch} from "./lib.mjs";
 
-const dir = scratch();
-const shots = process.env.MAGIS_SHOTS; // a folder: pictures are left there
-const daemon = new Daemon(dir);
-await daemon.start();
-const browser = await openBrowser(dir);
-const page = browser.pages()[0] ?? await browser.newPage();
-const complaints = await watch(page, () => daemon.url);
-const checks = new Checks();
+const {dir, daemon, browser, page, complaints, checks, open, shot, text, api} = await openPage();
 
-const open = (hash) => page.goto(`${daemon.url}/ui/${hash}`);
-const shot = (name) => shots && page.screenshot({path: join(shots, `${name}.png`), fullPage: true});
-const text = (selector) => page.locator(selector).first().innerText();
 const state = (name, seconds) => page.waitForSelector(`h1 [data-state="${name}"]`, {timeout: (seconds ?? 60) * 1000});
 const chosen = () => page.getAttribute("button[data-plan][aria-pressed='true']", "data-plan");
-const api = async (path) => (await fetch(daemon.url + path)).json();
 
 async function submit(model, fields, budget) {
     await open("#/new");

@@ -1,12 +1,11 @@
 """Operators that fail, make the device fail or end the process: agents and `measure` leave them out and go on."""
-import http.server
 import json
 import os
 import re
 import subprocess
-import threading
 
 from libe2e import MAGISD, Daemon, Tests, wait_until
+from libproxy import between
 
 # Stands before oneDNN, which makes a primitive of each product: what comes of it is up to the environment. The time of
 # the processor is none of the real one, so that nothing disturbs.
@@ -152,35 +151,15 @@ def test_gone(t):
     t.check("it ends", answer.returncode == 1 and rows_of("gone") == [] and " failed: oneDNN" in answer.stderr, answer)
 
 
-class Faster(http.server.BaseHTTPRequestHandler):
-    """Hands on to the daemon and back; knows that the card was faster once."""
-
-    def do_POST(self):
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        answer = daemon.request(self.command, self.path, body or None, headers={"Content-Type": self.headers.get("Content-Type", "application/json")})
-        data = json.dumps({**answer.json, "canary_s": Faster.seconds} if self.path == "/agents" and self.command == "POST" else answer.json).encode()
-        self.send_response(answer.status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    do_GET = do_POST
-
-    def log_message(self, *arguments):
-        pass
-
-
 def test_faster_before(t):
     """What the daemon knows of the card counts from the first batch on."""
     want(17)
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Faster)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    for Faster.seconds, code in ((1e-9, 1), (0, 0)):
-        answer = agent("slower", fault="none", server="127.0.0.1:%d" % server.server_port)
-        t.check("known: %g s" % Faster.seconds, answer.returncode == code and bool(rows_of("slower")) == (code == 0) and
-                ("5 batches in a row" in answer.stderr) == (code == 1), answer)
-    server.shutdown()
+    change = lambda path, body, answer: json.dumps({**answer.json, "canary_s": seconds}) if path == "/agents" else None
+    with between(daemon, change) as address:
+        for seconds, code in ((1e-9, 1), (0, 0)):
+            answer = agent("slower", fault="none", server=address)
+            t.check("known: %g s" % seconds, answer.returncode == code and bool(rows_of("slower")) == (code == 0) and
+                    ("5 batches in a row" in answer.stderr) == (code == 1), answer)
 
 
 def test_measure(t):

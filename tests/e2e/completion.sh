@@ -2,18 +2,8 @@
 # The completion for bash: what it offers at a few places, and that `make install` means to put it where bash looks.
 set -u
 cd "$(dirname "$0")/../.." || exit 2
-passed=0
-failed=0
+. tests/e2e/libcheck.sh
 script=$MAGIS_TMP/magisd.bash
-
-check() {
-    if [ "$2" = "$3" ]; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        echo "FAILED: $1: got '$2', want '$3'"
-    fi
-}
 
 # What is offered for these words, the last of which is being typed.
 complete_words() {
@@ -37,5 +27,4 @@ check 'files where a file is wanted' "$(cd "$MAGIS_TMP/place" && complete_words 
 check 'folders where a folder is wanted' "$(cd "$MAGIS_TMP/place" && complete_words magisd serve --data f)" folder
 check 'installed where bash looks' "$(make -n install BUILD="$BUILD" DESTDIR=/stage PREFIX=/usr 2>/dev/null |
     grep -c '^install -D -m 644 .*magisd.bash /stage/usr/share/bash-completion/completions/magisd$')" 1
-echo "$passed passed, $failed failed"
-[ $failed = 0 ]
+end_checks

@@ -2,20 +2,10 @@
 # tests/run.sh itself, on scripts of a few words: two run at once, and none is lost, whatever becomes of it.
 set -u
 cd "$(dirname "$0")/../.." || exit 2
-passed=0
-failed=0
+. tests/e2e/libcheck.sh
 place=$MAGIS_TMP/place
 mkdir -p "$place/tests/e2e"
 cp tests/run.sh "$place/tests"
-
-check() {
-    if [ "$2" = "$3" ]; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        echo "FAILED: $1: got '$2', want '$3'"
-    fi
-}
 
 script() {
     cat >"$place/tests/e2e/$1.sh"
@@ -89,5 +79,4 @@ check 'and what it ran' "$left" ''
 check 'no other was started' "$([ -e "$place/slow1" ]; echo $?)" 1
 check 'not none at once' "$(run 0 | xargs)" 'JOBS=0: how many run at once, 1 or more status 2'
 
-echo "$passed passed, $failed failed"
-[ $failed = 0 ]
+end_checks

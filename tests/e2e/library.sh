@@ -3,18 +3,8 @@
 # its plan is one that the daemon's checker accepts.
 set -u
 cd "$(dirname "$0")/../.." || exit 2
-passed=0
-failed=0
+. tests/e2e/libcheck.sh
 prefix=$MAGIS_TMP/usr
-
-check() {
-    if [ "$2" = "$3" ]; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        echo "FAILED: $1: got '$2', want '$3'"
-    fi
-}
 
 # What magis.pc says of compiling (Cflags) or linking (Libs).
 flags_of() {
@@ -50,5 +40,4 @@ check 'the program agrees' "$("$MAGISD" check "$MAGIS_TMP/graph.json" "$MAGIS_TM
     "\"peak_bytes\":$peak"
 check 'it goes away' "$(make uninstall BUILD="$BUILD" PREFIX="$prefix" >/dev/null 2>&1; find "$prefix" -type f)" ''
 
-echo "$passed passed, $failed failed"
-[ $failed = 0 ]
+end_checks

@@ -1,13 +1,12 @@
 """Plans measured as wholes: asked for by people, executed by agents, shown by the front; nothing is lost on the way."""
-import http.server
 import json
 import os
 import signal
 import subprocess
-import threading
 import time
 
 from libe2e import MAGISD, Daemon, Tests, wait_until
+from libproxy import between
 
 SEARCH = {"zoo": {"model": "mlp", "batch": 2048, "hidden": 256}, "training": {"loss": "mse", "optimizer": "sgd"},
           "device": "rtx3090", "budget": {"evaluations": 200}}
@@ -167,47 +166,29 @@ def test_told_to_stop(t):
     t.equal("deleted", daemon.request("DELETE", "/jobs/" + path.split("/")[2]).status, 204)
 
 
-class Between(http.server.BaseHTTPRequestHandler):
-    """Hands on to the daemon and back, but that claims lease for `lease_s`; keeps what is answered."""
-    lease_s, answers = None, []
-
-    def do_POST(self):
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        answer = daemon.request(self.command, self.path, body or None, headers={"Content-Type": "application/json"})
-        text = answer.text
-        if self.path == "/measurements":
-            self.answers.append(json.loads(body))
-        if self.path == "/measurements/claims" and answer.status == 200:
-            claim = dict(answer.json, lease_s=self.lease_s)
-            text = json.dumps({k: v for k, v in claim.items() if v is not None})
-        data = text if isinstance(text, bytes) else text.encode()
-        self.send_response(answer.status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    do_GET = do_POST
-
-    def log_message(self, *arguments):
-        pass
-
-
 def test_short_leases(t):
     """A plan whose runs outlast its lease has failed; one whose lease nobody told is given back."""
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Between)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    for Between.lease_s, state, reason in ((30, "failed", "longer than an agent may hold"), (None, "wanted", "")):
-        Between.answers = []
-        number = ask("2").json["number"]
-        agent = start_agent("one", address="127.0.0.1:%d" % server.server_port)
-        wait_until(lambda: Between.answers)
-        agent.send_signal(signal.SIGTERM)
-        agent.communicate(timeout=60)
-        first = (Between.answers or [{}])[0]
-        t.check("a lease of %s" % Between.lease_s, (first.get("number"), first.get("state")) == (number, state)
-                and reason in first.get("reason", ""), first)
-    server.shutdown()
+    answers = []
+
+    def change(path, body, answer):
+        """Claims lease for `lease_s`; what is measured is kept."""
+        if path == "/measurements":
+            answers.append(json.loads(body))
+        if path == "/measurements/claims" and answer.status == 200:
+            return json.dumps({k: v for k, v in dict(answer.json, lease_s=lease_s).items() if v is not None})
+        return None
+
+    with between(daemon, change) as address:
+        for lease_s, state, reason in ((30, "failed", "longer than an agent may hold"), (None, "wanted", "")):
+            answers.clear()
+            number = ask("2").json["number"]
+            agent = start_agent("one", address=address)
+            wait_until(lambda: answers)
+            agent.send_signal(signal.SIGTERM)
+            agent.communicate(timeout=60)
+            first = (answers or [{}])[0]
+            t.check("a lease of %s" % lease_s, (first.get("number"), first.get("state")) == (number, state)
+                    and reason in first.get("reason", ""), first)
     t.check("another agent measures it", run_agent("one")[0] == 0
             and {m["number"]: m["state"] for m in measurements("2")}[number] == "done", measurements("2"))
 

@@ -3,6 +3,7 @@
 
 #include "graph_util.h"
 #include "measure/program_priv.h"
+#include "program_util.h"
 
 #include <criterion/criterion.h>
 
@@ -13,7 +14,6 @@ struct run {
     struct mg_program *program;
     struct mg_engine engine;
     struct mg_device device;
-    uint32_t copy_streams;
 };
 
 static mg_value exponential(struct run *r, mg_value x)
@@ -40,7 +40,6 @@ static const struct instruction *last_of(struct run *r, uint64_t cache)
     r->device = *mg_device_builtin("rtx3090");
     r->engine = (struct mg_engine){.backend = &mg_backend_model, .detail = &r->device};
     r->engine.properties.cache_bytes = cache;
-    r->engine.properties.copy_streams = r->copy_streams;
     cr_assert_eq(mg_arena_guard(&r->b.arena, build, r, &err), MG_OK, "%s", err.message);
     cr_assert_eq(mg_program_follow_reuse(r->program, &err), MG_OK, "%s", err.message);
     return &r->program->items[r->program->count - 1];
@@ -168,4 +167,51 @@ Test(program_reuse, long_courses_are_counted_as_short_ones)
             cr_assert_eq(r.program->items[i].reuse[k], r.program->items[10].reuse[k], "%zu", i);
     cr_expect_float_eq(r.program->items[10].reuse[REUSE_OWN], 1, 1e-6);
     end(&r);
+}
+
+/* Loads of plans that park values on the host. Where copies are the processor's own, what was stored is found again,
+ * and only the place that it goes to may be new. */
+static void expect_loads(const struct mg_program *program, bool own, uint32_t *loads)
+{
+    for (size_t k = 0; k < program->count; k++) {
+        const struct instruction *item = &program->items[k];
+        if (item->kind != KIND_LOAD)
+            continue;
+        ++*loads;
+        if (own)
+            cr_expect_geq(item->reuse[REUSE_OWN] + item->reuse[REUSE_NEAR], 0.5F);
+        else
+            expect_shares(item, 0, 0, 1);
+    }
+}
+
+static enum mg_code follow_copies(void *context, struct mg_error *err)
+{
+    struct mg_arena *arena = context;
+    struct mg_device device = tight_device();
+    struct mg_graph *g = training_graph(&nets[2], arena);
+    struct mg_search_result found = search_plans(g, &device, arena);
+    uint32_t loads = 0;
+    for (uint32_t i = 0; i < 2 * found.front_count; i++) {
+        struct mg_engine with = {.backend = &mg_backend_model, .detail = &device};
+        struct mg_program *program;
+        with.properties.copy_streams = i % 2 ? 2 : 0;
+        with.properties.cache_bytes = 1 << 30;
+        cr_assert_eq(mg_program_build(&with, g, found.front[i / 2].plan, 1, &program, err), MG_OK, "%s", err->message);
+        cr_assert_eq(mg_program_follow_reuse(program, err), MG_OK, "%s", err->message);
+        expect_loads(program, i % 2 == 0, &loads);
+        mg_program_free(program);
+        free(with.allocations);
+    }
+    cr_expect_gt(loads, 4u, "%u", loads);
+    return MG_OK;
+}
+
+Test(program_reuse, copies_of_the_processors_own_are_in_its_cache)
+{
+    struct mg_arena arena;
+    struct mg_error err = {0};
+    mg_arena_init(&arena, SIZE_MAX);
+    cr_assert_eq(mg_arena_guard(&arena, follow_copies, &arena, &err), MG_OK, "%s", err.message);
+    mg_arena_release(&arena);
 }

@@ -469,24 +469,39 @@ static enum mg_code watch_clock(void *context, struct mg_error *err)
     return MG_OK;
 }
 
-static enum mg_code watch_clock_guarded(void *context, struct mg_error *err)
+struct timed {
+    struct bench b;
+    enum mg_code (*work)(void *context, struct mg_error *err);
+};
+
+static enum mg_code within_scratch(void *context, struct mg_error *err)
 {
-    struct bench *b = context;
-    return mg_arena_guard(&b->scratch, watch_clock, b, err);
+    struct timed *t = context;
+    return mg_arena_guard(&t->b.scratch, t->work, &t->b, err);
+}
+
+/* Hands a searcher of 8 seconds, whose clock only the work moves, to the work. */
+static void in_own_time(enum mg_code (*work)(void *context, struct mg_error *err), double memory_ratio)
+{
+    struct timed t = {.work = work};
+    struct mg_error err;
+    double time = 100;
+    const struct mg_observer observer = {.now = read_time, .context = &time};
+    struct bench *b = &t.b;
+    open_network(b, "bert-tiny", paper, 3, true);
+    b->options.max_evaluations = 0;
+    b->options.max_seconds = 8;
+    b->options.memory_ratio = memory_ratio;
+    b->s =
+        (struct mg_searcher){.options = &b->options, .observer = &observer, .arena = &b->arena, .scratch = &b->scratch};
+    b->s.memo.arena = &b->arena;
+    cr_assert_eq(mg_arena_guard(&b->arena, within_scratch, &t, &err), MG_OK, "%s", err.message);
+    close_network(b);
 }
 
 Test(search, seconds_are_overshot_by_little_whatever_an_evaluation_takes)
 {
-    struct bench b;
-    struct mg_error err;
-    double time = 100;
-    const struct mg_observer observer = {.now = read_time, .context = &time};
-    open_network(&b, "bert-tiny", paper, 3, true);
-    b.options.max_evaluations = 0;
-    b.options.max_seconds = 8;
-    b.s = (struct mg_searcher){.options = &b.options, .observer = &observer, .arena = &b.arena, .scratch = &b.scratch};
-    cr_assert_eq(mg_arena_guard(&b.arena, watch_clock_guarded, &b, &err), MG_OK, "%s", err.message);
-    close_network(&b);
+    in_own_time(watch_clock, 0);
 }
 
 /* Where a search that has been told to stop leaves off: what it has done by then fits what it was let do. */
@@ -653,26 +668,9 @@ static enum mg_code publish_late(void *context, struct mg_error *err)
     return MG_OK;
 }
 
-static enum mg_code publish_late_guarded(void *context, struct mg_error *err)
-{
-    struct bench *b = context;
-    return mg_arena_guard(&b->scratch, publish_late, b, err);
-}
-
 Test(search, nothing_is_published_that_would_not_end_in_time)
 {
-    struct bench b;
-    struct mg_error err;
-    double time = 100;
-    const struct mg_observer observer = {.now = read_time, .context = &time};
-    open_network(&b, "bert-tiny", paper, 3, true);
-    b.options.max_evaluations = 0;
-    b.options.max_seconds = 8;
-    b.options.memory_ratio = 0.5;
-    b.s = (struct mg_searcher){.options = &b.options, .observer = &observer, .arena = &b.arena, .scratch = &b.scratch};
-    b.s.memo.arena = &b.arena;
-    cr_assert_eq(mg_arena_guard(&b.arena, publish_late_guarded, &b, &err), MG_OK, "%s", err.message);
-    close_network(&b);
+    in_own_time(publish_late, 0.5);
 }
 
 /* ---- memory ---- */
