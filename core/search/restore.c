@@ -5,6 +5,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "search/variant.h"
+
 struct reader {
     const struct mg_problem *p;
     const struct mg_plan *plan;
@@ -15,29 +17,10 @@ struct reader {
 
 /* ---- the graph that it is about ---- */
 
-static bool same_edit(const struct mg_edit *a, const struct mg_edit *b)
-{
-    return !strcmp(a->rule, b->rule) && !strcmp(a->binding, b->binding) && !strcmp(a->removed, b->removed) &&
-           !strcmp(a->added, b->added);
-}
-
-static bool has_rewrites(const struct mg_plan *plan, const struct mg_problem *p)
-{
-    uint32_t at = 0;
-    for (size_t e = 0; e < plan->edit_count; e++) {
-        if (!mg_rewrite_is_rule(plan->edits[e].rule))
-            continue;
-        if (at == p->edit_count || !same_edit(&plan->edits[e], &p->edits[at]))
-            return false;
-        at++;
-    }
-    return at == p->edit_count;
-}
-
 static bool enter_variant(struct mg_searcher *s, const struct mg_plan *plan)
 {
     for (uint32_t v = 0; v < s->variant_count; v++)
-        if (has_rewrites(plan, s->variants[v].p)) {
+        if (mg_variant_has(s->variants[v].p, plan)) {
             mg_searcher_enter(s, s->variants[v].p);
             return true;
         }

@@ -138,6 +138,63 @@ static enum mg_code build_variant(struct chooser *c, bool joins, struct mg_probl
     return build_edited(c, edits, kept, joins, out, err);
 }
 
+/* ---- of a search that goes on ---- */
+
+static bool same_edit(const struct mg_edit *a, const struct mg_edit *b)
+{
+    return !strcmp(a->rule, b->rule) && !strcmp(a->binding, b->binding) && !strcmp(a->removed, b->removed) &&
+           !strcmp(a->added, b->added);
+}
+
+bool mg_variant_has(const struct mg_problem *p, const struct mg_plan *plan)
+{
+    uint32_t at = 0;
+    for (size_t e = 0; e < plan->edit_count; e++) {
+        if (!mg_rewrite_is_rule(plan->edits[e].rule))
+            continue;
+        if (at == p->edit_count || !same_edit(&plan->edits[e], &p->edits[at]))
+            return false;
+        at++;
+    }
+    return at == p->edit_count;
+}
+
+static bool is_known(const struct mg_searcher *s, const struct mg_plan *plan)
+{
+    for (uint32_t v = 0; v < s->variant_count; v++)
+        if (mg_variant_has(s->variants[v].p, plan))
+            return true;
+    return false;
+}
+
+/* A plan whose rewrites this graph does not take is another graph's, and passed over. */
+static enum mg_code build_started(const struct chooser *c, const struct mg_plan *plan, struct mg_problem **out,
+                                  struct mg_error *err)
+{
+    struct mg_edit *edits = MG_NEW_ARRAY(c->arena, struct mg_edit, plan->edit_count);
+    uint32_t count = 0;
+    for (size_t e = 0; e < plan->edit_count; e++)
+        if (mg_rewrite_is_rule(plan->edits[e].rule))
+            edits[count++] = plan->edits[e];
+    enum mg_code code = build_edited(c, edits, count, c->s->variant_count > 1, out, err);
+    return code == MG_ERR_INVALID ? MG_OK : code;
+}
+
+static enum mg_code take_from_starts(const struct chooser *c, struct mg_error *err)
+{
+    struct mg_searcher *s = c->s;
+    enum mg_code code = MG_OK;
+    for (uint32_t i = 0; i < s->options->start_count && s->variant_count < MG_VARIANTS_MAX && code == MG_OK; i++) {
+        const struct mg_plan *plan = s->options->starts[i];
+        struct mg_problem **out = &s->variants[s->variant_count].p;
+        if (strcmp(plan->graph_digest, s->g->digest) != 0 || is_known(s, plan))
+            continue;
+        code = build_started(c, plan, out, err);
+        s->variant_count += *out != NULL;
+    }
+    return code;
+}
+
 enum mg_code mg_variants_build(struct mg_searcher *s, struct mg_error *err)
 {
     const struct mg_graph *g = s->g;
@@ -145,6 +202,9 @@ enum mg_code mg_variants_build(struct mg_searcher *s, struct mg_error *err)
     enum mg_code code = MG_OK;
     if (!(s->options->techniques & MG_TECHNIQUE_REWRITE) || s->options->numerics == MG_NUMERICS_EXACT)
         return MG_OK;
+    code = take_from_starts(&c, err);
+    if (code != MG_OK || s->variant_count > 1)
+        return code;
     struct mg_arena_mark mark = mg_arena_mark(s->arena);
     c.latency = latency_of(&c, g, s->arena);
     mg_arena_rewind(s->arena, mark);

@@ -156,6 +156,42 @@ Test(restore, what_came_into_the_archive_is_still_to_be_shown)
     mg_arena_release(&arena);
 }
 
+/* A second for each of the first ten looks: the share of the seconds in which rewrites are tried is soon over. */
+static double hurried_clock(void *context)
+{
+    double *now = context;
+    return *now += *now < 10 ? 1 : 1e-4;
+}
+
+Test(restore, rewrites_are_taken_from_the_plans_where_no_time_is_left_to_try_them)
+{
+    static const struct mg_zoo_option options[] = {{"variant", "paper"}, {"batch", "12"}, {"layers", "2"}};
+    struct mg_arena arena;
+    struct mg_error err;
+    struct mg_search_result first, second;
+    double now = 0;
+    const struct mg_observer hurried = {.now = hurried_clock, .context = &now};
+    struct mg_search_options settings = {
+        .device = mg_device_builtin("rtx3090"), .max_evaluations = 1500, .seed = 1, .techniques = MG_TECHNIQUE_ALL};
+    mg_arena_init(&arena, SIZE_MAX);
+    const struct mg_graph *g = network("bert-mini", options, 3, &arena);
+    cr_assert_eq(mg_search(g, &settings, &quiet, &arena, &first, &err), MG_OK, "%s", err.message);
+    const struct mg_plan *starts[64];
+    uint32_t rewritten = 0;
+    for (uint32_t i = 0; i < first.front_count; i++) {
+        starts[i] = first.front[i].plan;
+        rewritten += (first.front[i].techniques & MG_TECHNIQUE_REWRITE) != 0;
+    }
+    cr_assert_gt(rewritten, 2u);
+    settings.starts = starts;
+    settings.start_count = first.front_count;
+    settings.max_evaluations = 0;
+    settings.max_seconds = 20;
+    cr_assert_eq(mg_search(g, &settings, &hurried, &arena, &second, &err), MG_OK, "%s", err.message);
+    cr_expect_eq(second.restored, first.front_count, "%u of %u", second.restored, first.front_count);
+    mg_arena_release(&arena);
+}
+
 Test(restore, a_plan_of_another_graph_is_passed_over)
 {
     static const struct mg_zoo_option small[] = {{"layers", "2"}}, large[] = {{"layers", "4"}};
