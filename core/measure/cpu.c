@@ -79,7 +79,7 @@ static void describe(struct mg_engine *engine, const struct onednn *dnn)
     const dnnl_version_t *version = dnn->version();
     long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
     snprintf(p->backend, sizeof p->backend, "cpu");
-    snprintf(p->backend_version, sizeof p->backend_version, "6");
+    snprintf(p->backend_version, sizeof p->backend_version, "7");
     read_model_name(p->device, sizeof p->device);
     snprintf(p->compute, sizeof p->compute, "%s", isa_name(dnn->get_effective_cpu_isa()));
     snprintf(p->dnn, sizeof p->dnn, "oneDNN %d.%d.%d", version->major, version->minor, version->patch);

@@ -11,6 +11,20 @@ enum { GUARD = 4096, GUARD_BYTE = 0xa5, HOST_ALIGN = 64 };
 
 /* ---- distinct operators ---- */
 
+/* 1 + the operand whose storage the first result takes, 0: none. */
+static uint32_t in_place_of(const struct mg_action *action)
+{
+    const struct mg_located *result = &action->out[0];
+    for (uint32_t i = 0; i < action->op->in_count; i++) {
+        const struct mg_located *operand = &action->in[i];
+        if (operand->offset == result->offset && operand->dtype == result->dtype &&
+            mg_shape_equal(&operand->shape, &result->shape) &&
+            memcmp(operand->stride, result->stride, result->shape.rank * sizeof *result->stride) == 0)
+            return i + 1;
+    }
+    return 0;
+}
+
 static struct mg_hash128 key_of(const struct mg_action *action, struct mg_arena *arena)
 {
     const struct mg_op_desc *op = action->op;
@@ -18,6 +32,8 @@ static struct mg_hash128 key_of(const struct mg_action *action, struct mg_arena 
     char *text = mg_arena_alloc(arena, mg_signature_bound(op->attrs, op->attr_count, values));
     size_t size = mg_signature_print(op, text);
     struct mg_hash128 hash = mg_hash_bytes(text, size, op->type);
+    const uint64_t with_place[3] = {hash.lo, hash.hi, in_place_of(action)};
+    hash = mg_hash_words(with_place, 3);
     for (uint32_t i = 0; i < values; i++) {
         const struct mg_located *box = i < op->in_count ? &action->in[i] : &action->out[i - op->in_count];
         for (uint32_t d = 0; d < box->shape.rank; d++) {
@@ -54,6 +70,16 @@ static const char *text_of(struct mg_program *p, const struct mg_op_desc *op)
     return text;
 }
 
+static uint64_t bytes_of(const struct mg_op_desc *op)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < op->in_count; i++)
+        bytes += (uint64_t)mg_shape_elements(&op->in_shape[i]) * mg_dtype_size(op->in_dtype[i]);
+    for (uint32_t i = 0; i < op->out_count; i++)
+        bytes += (uint64_t)mg_shape_elements(&op->out_shape[i]) * mg_dtype_size(op->out_dtype[i]);
+    return bytes;
+}
+
 static enum mg_code distinct_op(struct mg_program *p, const struct mg_action *action, uint32_t *out,
                                 struct mg_error *err)
 {
@@ -77,6 +103,8 @@ static enum mg_code distinct_op(struct mg_program *p, const struct mg_action *ac
     *out = p->slots[at] = (uint32_t)p->op_count;
     struct distinct *made = MG_PUSH(&p->arena, p->ops, p->op_count, p->op_capacity);
     *made = (struct distinct){.key = key, .prepared = prepared};
+    made->in_place = in_place_of(action);
+    made->bytes = bytes_of(action->op);
     made->text = text_of(p, action->op);
     return MG_OK;
 }
@@ -464,12 +492,26 @@ enum mg_code mg_program_run_one(struct mg_program *p, const struct instruction *
     return mg_engine_mark(p->engine, item->stream, item->mark, err);
 }
 
+/* To ask whether to go on takes as long as a short operator: it is asked when so many bytes were touched, or after some
+ * instructions. */
+enum { LOOK_BYTES = 1 << 20, LOOK_INSTRUCTIONS = 64 };
+
+static uint64_t look_after(const struct mg_program *p, const struct instruction *item)
+{
+    return LOOK_BYTES / LOOK_INSTRUCTIONS + (item->kind == KIND_RUN ? p->ops[item->op].bytes : item->bytes);
+}
+
 enum mg_code mg_program_run(struct mg_program *p, double *seconds, struct mg_error *err)
 {
     enum mg_code code = mg_engine_wait(p->engine, err);
+    uint64_t touched = LOOK_BYTES;
     double begin = mg_engine_clock(p->engine);
     for (size_t i = 0; i < p->count && !code; i++) {
-        code = mg_program_go_on(p, err);
+        if (touched >= LOOK_BYTES) {
+            code = mg_program_go_on(p, err);
+            touched = 0;
+        }
+        touched += look_after(p, &p->items[i]);
         if (!code)
             code = mg_program_run_one(p, &p->items[i], err);
     }

@@ -24,12 +24,14 @@ struct instruction {
     float reuse[REUSES];   /* shares of what it touches, 1 in all; not WAIT */
     struct mg_exec_origin origin;
 };
-/* An operator with its layouts, or copies of as many bytes in one direction: what takes one time. */
+/* An operator with its layouts, in place or not, or copies of as many bytes in one direction: what takes one time. */
 struct distinct {
     struct mg_hash128 key;
     struct mg_prepared *prepared; /* operators */
     const char *text;
     uint32_t uses, first; /* first: the first instruction of its */
+    uint32_t in_place;    /* operators: 1 + the operand whose storage the first result takes, 0: none */
+    uint64_t bytes;       /* operators: of operands and results */
     bool wanted[REUSES];  /* which times its instructions ask for */
     double within;        /* seconds in the plan's course, all profiled runs together */
 };

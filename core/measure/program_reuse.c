@@ -24,7 +24,8 @@ struct trace {
     uint32_t now, times; /* times: the tree's */
     uint64_t near, cache;
     float *shares;     /* of the instruction that touches; NULL: nobody asks */
-    double own, total; /* bytes: that it touches, that it has touched */
+    double own, total; /* bytes: that it touches, that it has moved */
+    double moves;      /* how many bytes move for each that it touches now */
 };
 
 /* ---- bytes over time ---- */
@@ -98,9 +99,9 @@ static void count(struct trace *t, double distance, double bytes)
         before--;
     double share =
         before == after || distance >= edge[after] ? 1 : log(distance / edge[before]) / log(edge[after] / edge[before]);
-    t->shares[after] += (float)(bytes * share);
-    t->shares[before] += (float)(bytes * (1 - share));
-    t->total += bytes;
+    t->shares[after] += (float)(t->moves * bytes * share);
+    t->shares[before] += (float)(t->moves * bytes * (1 - share));
+    t->total += t->moves * bytes;
 }
 
 /* ---- touching ---- */
@@ -251,16 +252,22 @@ static struct rows rows_at(const struct following *f, const struct instruction *
                         : rows_of_result(prepared, i - in_count, address[item->out + i - in_count] - f->base);
 }
 
+/* A result in place is its operand, which is counted. What is written is fetched before and leaves the cache later: it
+ * moves twice. */
 static void touch_op(struct trace *t, const struct following *f, const struct instruction *item)
 {
-    const struct mg_op_desc *op = &f->program->ops[item->op].prepared->op;
-    for (uint32_t i = 0; i < op->in_count + op->out_count; i++) {
+    const struct distinct *part = &f->program->ops[item->op];
+    const struct mg_op_desc *op = &part->prepared->op;
+    uint32_t count = op->in_count + op->out_count, counted = part->in_place ? op->in_count : count;
+    for (uint32_t i = 0; i < count; i++) {
         struct rows rows = rows_at(f, item, i);
-        t->own += (double)(rows.count * rows.bytes);
+        t->own += i == counted ? 0 : (double)(rows.count * rows.bytes);
     }
-    for (uint32_t i = 0; i < op->in_count + op->out_count; i++) {
+    for (uint32_t i = 0; i < count; i++) {
         struct rows rows = rows_at(f, item, i);
-        touch_rows(t, &rows);
+        t->moves = i >= op->in_count || i + 1 == part->in_place ? 2 : 1;
+        if (i != counted)
+            touch_rows(t, &rows);
     }
 }
 
@@ -269,11 +276,13 @@ static void touch_copy(struct trace *t, const struct following *f, struct instru
 {
     if (f->host) {
         t->own = 2 * (double)item->bytes;
+        t->moves = item->kind == KIND_STORE ? 2 : 1;
         touch_range(t, f->host[item->copy], item->bytes);
     } else {
         t->shares = NULL;
         item->reuse[REUSE_FAR] = 1;
     }
+    t->moves = item->kind == KIND_LOAD ? 2 : 1;
     touch_range(t, item->at, item->bytes);
 }
 

@@ -121,7 +121,8 @@ static void lay_out_all(struct trial *t)
     t->operands = MG_NEW_ARRAY(&t->arena, struct operand, t->count);
     for (uint32_t i = 0; i < op->in_count; i++)
         lay_out(t, i, &op->in_shape[i], &t->prepared->in[i], op->in_dtype[i], false);
-    for (uint32_t i = 0; i < op->out_count; i++)
+    t->operands[op->in_count].result = true; /* of no bytes where it takes an operand's */
+    for (uint32_t i = t->policy->in_place ? 1 : 0; i < op->out_count; i++)
         lay_out(t, op->in_count + i, &op->out_shape[i], &t->prepared->out[i], op->out_dtype[i], true);
 }
 
@@ -227,6 +228,8 @@ static void next_set(struct trial *t)
     char *set = t->memory + t->turn++ % t->sets * t->set_bytes;
     for (uint32_t i = 0; i < t->count; i++)
         t->address[i] = (i == 0 && t->policy->made && !t->operands[0].result ? t->memory : set) + t->operands[i].at;
+    if (t->policy->in_place)
+        t->address[t->prepared->op.in_count] = t->address[t->policy->in_place - 1];
 }
 
 /* ---- runs ---- */
@@ -236,13 +239,16 @@ static enum mg_code run_once(struct trial *t, double *seconds, struct mg_error *
     struct mg_prepared *p = t->prepared;
     const void *const *in = (const void *const *)t->address;
     void *const *out = t->address + p->op.in_count;
+    enum mg_code code = MG_OK;
     next_set(t);
     if (p->engine->backend->time_run)
         return p->engine->backend->time_run(p, in, out, seconds, err);
-    enum mg_code code = MG_OK;
     double begin = mg_engine_clock(p->engine);
-    for (uint32_t i = 0; i < t->inner && code == MG_OK; i++)
+    for (uint32_t i = 0; i < t->inner && code == MG_OK; i++) {
+        if (i > 0 && t->sets > 1)
+            next_set(t);
         code = mg_prepared_run(p, in, out, NULL, err);
+    }
     if (code == MG_OK)
         code = mg_engine_wait(p->engine, err);
     double taken = mg_engine_clock(p->engine) - begin;
@@ -250,11 +256,12 @@ static enum mg_code run_once(struct trial *t, double *seconds, struct mg_error *
     return code;
 }
 
-/* A short operator runs some times over for one sample, so that reading the clock does not count. */
+/* A short operator runs some times over for one sample, so that reading the clock does not count: it takes longer than
+ * many operators, and what it does to the caches that know addresses longer still. */
 static void choose_inner(struct trial *t, double seconds)
 {
     double wanted = ceil(SHORTEST_SAMPLE / (seconds > 0 ? seconds : SHORTEST_SAMPLE / MOST_INNER));
-    t->inner = t->sets > 1 || wanted < 1 ? 1 : wanted > MOST_INNER ? MOST_INNER : (uint32_t)wanted;
+    t->inner = wanted < 1 ? 1 : wanted > MOST_INNER ? MOST_INNER : (uint32_t)wanted;
 }
 
 static enum mg_code repeat(struct trial *t, struct mg_error *err)

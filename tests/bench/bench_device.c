@@ -2,7 +2,8 @@
  * original and points of its front, predicted as the sum of their operators timed alone, and measured as wholes in one
  * arena. The runs of all plans and the timing of operators take turns, so that a machine that grows slower does so for
  * both; operators that plans share have one price. A network is judged only where a fixed piece of work took as long
- * afterwards as before (3 %), its order only where its plans differ by more than what can be told apart.
+ * afterwards as before (3 %), and is measured anew where it did not, a few times at most; its order is judged only
+ * where its plans differ by more than what can be told apart.
  *
  *   bench_device [--device cpu|cuda:0] [--times N] [--max-seconds S] [--parts] [NETWORK ...]
  * Exit status 1 where one is missed or fails, or none was measured.
@@ -22,44 +23,20 @@
 #include "search/search.h"
 #include "zoo/zoo.h"
 
-enum { ROUNDS = 9, PRICINGS = 5, MOST_PLANS = 8 };
+enum { ROUNDS = 9, PRICINGS = 5, MOST_PLANS = 8, MOST_TRIES = 4, CANARIES = 25, MOST_OPTIONS = 8 };
 #define RESOLUTION 0.03
+#define ASTRAY (2 * RESOLUTION) /* there is no use in going on */
 
 struct network {
-    const char *name;
-    enum mg_loss loss;
-    struct mg_zoo_option options[6];
+    const char *name, *options;
+    bool trains; /* its training step, with mean squared error and SGD; else the graph as it is */
 };
-#define BATCH(n)                                                                                                       \
-    {                                                                                                                  \
-        "batch", n                                                                                                     \
-    }
 static const struct network networks[] = {
-    {"mlp", MG_LOSS_MSE, {BATCH("1024"), {"hidden", "2048"}}},
-    {"resnet18", MG_LOSS_MSE, {BATCH("48"), {"image", "64"}, {"classes", "100"}}},
-    {"resnet50", MG_LOSS_MSE, {BATCH("16"), {"image", "64"}, {"classes", "100"}}},
-    {"vgg16", MG_LOSS_MSE, {BATCH("16"), {"image", "64"}, {"width", "0.5"}}},
-    {"densenet121", MG_LOSS_MSE, {BATCH("16"), {"image", "64"}, {"classes", "100"}}},
-    {"mobilenet-v2", MG_LOSS_MSE, {BATCH("64"), {"image", "64"}, {"classes", "100"}}},
-    {"efficientnet-b0", MG_LOSS_MSE, {BATCH("32"), {"image", "64"}, {"classes", "100"}}},
-    {"unet", MG_LOSS_MSE, {BATCH("8"), {"image", "64"}, {"width", "0.5"}}},
-    {"unet++", MG_LOSS_MSE, {BATCH("2"), {"image", "64"}, {"width", "0.5"}}},
-    {"unet3+", MG_LOSS_MSE, {BATCH("2"), {"image", "64"}, {"width", "0.5"}}},
-    {"mobilenet-v3-small", MG_LOSS_MSE, {BATCH("128"), {"image", "64"}, {"classes", "100"}}},
-    {"randwire", MG_LOSS_MSE, {BATCH("32"), {"image", "64"}, {"classes", "100"}}},
-    {"random-dag", MG_LOSS_MSE, {BATCH("16384"), {"nodes", "60"}}},
-    {"nasnet-like", MG_LOSS_MSE, {BATCH("64"), {"image", "16"}, {"cells", "1"}}},
-    {"bert-tiny", MG_LOSS_MSE, {BATCH("32"), {"seq_len", "128"}, {"vocabulary", "2000"}}},
-    {"bert-mini", MG_LOSS_MSE, {BATCH("8"), {"seq_len", "128"}, {"vocabulary", "2000"}}},
-    {"vit-tiny-16", MG_LOSS_MSE, {BATCH("64"), {"image", "64"}, {"layers", "6"}, {"classes", "100"}}},
-    {"gpt-neo-125m",
-     MG_LOSS_MSE,
-     {BATCH("6"), {"seq_len", "64"}, {"layers", "2"}, {"vocabulary", "2000"}, {"dtype", "f32"}}},
-    {"llama-tiny", MG_LOSS_MSE, {BATCH("12"), {"seq_len", "64"}, {"vocabulary", "2000"}, {"dtype", "f32"}}},
-    {"moe-gpt",
-     MG_LOSS_MSE,
-     {BATCH("2"), {"seq_len", "64"}, {"layers", "2"}, {"hidden", "384"}, {"vocabulary", "2000"}, {"dtype", "f32"}}},
-    {"lstm", MG_LOSS_MSE, {BATCH("64"), {"seq_len", "48"}, {"layers", "2"}, {"hidden", "512"}, {"classes", "500"}}},
+#define NETWORK(name, options) {name, options, true},
+#define GRAPH(name, options) {name, options, false},
+#include "bench_device.def"
+#undef NETWORK
+#undef GRAPH
 };
 
 struct outcome {
@@ -84,6 +61,17 @@ static double median(double *values, uint32_t count)
 {
     qsort(values, count, sizeof *values, ascending);
     return count ? values[count / 2] : NAN;
+}
+
+/* The median of many canaries: one alone differs from the next by as much as what it is to tell. */
+static enum mg_code take_canary(struct mg_engine *engine, double *seconds, struct mg_error *err)
+{
+    double taken[CANARIES];
+    enum mg_code code = MG_OK;
+    for (int i = 0; i < CANARIES && !code; i++)
+        code = mg_engine_canary(engine, &taken[i], err);
+    *seconds = code ? NAN : median(taken, CANARIES);
+    return code;
 }
 
 /* Kendall's tau over the pairs of plans whose predictions lie further apart than what two runs can be told apart by
@@ -127,7 +115,8 @@ struct subjects {
 
 static bool is_late(void *context)
 {
-    return mg_measure_clock() >= ((const struct bench *)context)->until;
+    const struct bench *b = context;
+    return isfinite(b->until) && mg_measure_clock() >= b->until;
 }
 
 static enum mg_code run_once(struct bench *b, struct subject *subject, double *seconds, struct mg_error *err)
@@ -159,20 +148,35 @@ static enum mg_code profile(struct bench *b, struct subjects *all, struct mg_err
     return code;
 }
 
-/* Runs of all plans, one after the other, then a time for each operator; and again. When the time is up one round is
- * enough. */
-static enum mg_code take_turns(struct bench *b, struct subjects *all, struct mg_error *err)
+/* Runs of all plans, one after the other, then a time for each operator; and again, as long as the canary takes about
+ * what it took before. `moved`: by how much of that it took longer in the end. When the time is up one round is enough.
+ */
+static enum mg_code take_turns(struct bench *b, struct subjects *all, double *moved, struct mg_error *err)
+{
+    double before, now;
+    enum mg_code code = take_canary(b->engine, &before, err);
+    *moved = 0;
+    for (all->rounds = 0; all->rounds < ROUNDS && fabs(*moved) <= ASTRAY && !code; all->rounds += !code) {
+        code = take_turn(b, all, all->rounds, err);
+        code = code ? code : take_canary(b->engine, &now, err);
+        *moved = code ? *moved : now / before - 1;
+    }
+    return code == MG_ERR_CANCELLED && all->rounds > 0 ? MG_OK : code;
+}
+
+/* Anew where the machine changed, with nothing kept of what it gave until then. */
+static enum mg_code take_turns_in_peace(struct bench *b, struct subjects *all, double *moved, struct mg_error *err)
 {
     enum mg_code code = MG_OK;
     double ignored;
     for (uint32_t i = 0; i < all->count && !code; i++)
         code = run_once(b, &all->list[i], &ignored, err);
-    while (all->rounds < ROUNDS && !code) {
-        code = take_turn(b, all, all->rounds, err);
-        all->rounds += !code;
+    *moved = INFINITY;
+    for (int tries = 0; tries < MOST_TRIES && fabs(*moved) > RESOLUTION && !code && !(tries && is_late(b)); tries++) {
+        mg_program_prices_free(all->prices);
+        all->prices = mg_program_prices_new(b->engine);
+        code = all->prices ? take_turns(b, all, moved, err) : mg_fail(err, MG_ERR_NOMEM, "", "out of memory");
     }
-    if (code == MG_ERR_CANCELLED && all->rounds > 0)
-        code = MG_OK;
     return code ? code : profile(b, all, err);
 }
 
@@ -222,37 +226,59 @@ static void print_parts(struct bench *b, const struct subject *subject, const st
 
 /* ---- one network ---- */
 
-static enum mg_code build_step(struct bench *b, const struct network *n, struct mg_graph **out, struct mg_error *err)
+/* "batch=16,image=64" as options, the batch as many times as large as is asked for. */
+static uint32_t read_sizes(struct bench *b, const struct network *n, struct mg_zoo_option *options)
 {
-    struct mg_graph *forward, *raw;
-    struct mg_training training = {.loss = n->loss, .optimizer = MG_OPTIMIZER_SGD};
-    struct mg_zoo_option options[6];
-    char batch[24];
+    char *rest, *text = mg_arena_printf(&b->arena, "%s", n->options);
     uint32_t count = 0;
-    for (; count < 6 && n->options[count].name; count++)
-        options[count] = n->options[count];
-    snprintf(batch, sizeof batch, "%lu", b->times * strtoul(options[0].value, NULL, 10));
-    options[0].value = batch;
-    enum mg_code code = mg_zoo_build(n->name, options, count, &b->arena, &forward, err);
-    if (!code)
-        code = mg_graph_differentiate(forward, &training, &b->arena, &raw, err);
+    for (char *name = strtok_r(text, "=", &rest); name && count < MOST_OPTIONS; name = strtok_r(NULL, "=", &rest)) {
+        const char *value = strtok_r(NULL, ",", &rest);
+        if (strcmp(name, "batch") == 0)
+            value = mg_arena_printf(&b->arena, "%lu", b->times * strtoul(value, NULL, 10));
+        options[count++] = (struct mg_zoo_option){name, value};
+    }
+    return count;
+}
+
+static enum mg_code build_graph(struct bench *b, const struct network *n, struct mg_graph **out, struct mg_error *err)
+{
+    struct mg_graph *raw;
+    struct mg_training training = {.loss = MG_LOSS_MSE, .optimizer = MG_OPTIMIZER_SGD};
+    struct mg_zoo_option options[MOST_OPTIONS];
+    uint32_t count = read_sizes(b, n, options);
+    enum mg_code code = mg_zoo_build(n->name, options, count, &b->arena, &raw, err);
+    if (!code && n->trains)
+        code = mg_graph_differentiate(raw, &training, &b->arena, &raw, err);
     return code ? code : mg_graph_normalise(raw, &b->arena, out, err);
 }
 
-/* Points of the front that lie far apart in modelled latency, up to twice that of the fastest. */
-static void choose(const struct mg_search_result *found, struct subjects *all)
+/* Points of the front up to twice the latency of the fastest, of which each takes less memory than the last by what
+ * somebody would care for. */
+static uint32_t worth_having(const struct mg_search_result *found, const struct mg_point **out)
 {
     const struct mg_point *front = found->front;
-    uint32_t count = 1;
-    while (count < found->front_count && front[count].figures.latency_s <= 2 * front[0].figures.latency_s)
-        count++;
+    double step = 0.005 * (double)found->original.figures.peak_bytes;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < found->front_count; i++) {
+        if (front[i].figures.latency_s > 2 * front[0].figures.latency_s)
+            break;
+        if (count == 0 || (double)front[i].figures.peak_bytes + step <= (double)out[count - 1]->figures.peak_bytes)
+            out[count++] = &front[i];
+    }
+    return count;
+}
+
+/* Those that lie far apart in modelled latency. */
+static void choose(const struct mg_search_result *found, struct subjects *all, struct mg_arena *arena)
+{
+    const struct mg_point **points = MG_NEW_ARRAY(arena, const struct mg_point *, found->front_count);
+    uint32_t count = worth_having(found, points), taken = 0;
     all->list[all->count++].point = &found->original;
-    for (uint32_t i = 0, taken = 0; i < count && taken < MOST_PLANS; i++) {
-        double span = front[count - 1].figures.latency_s - front[0].figures.latency_s;
-        double next = front[0].figures.latency_s + span * taken / (MOST_PLANS - 1);
+    for (uint32_t i = 0; i < count && taken < MOST_PLANS; i++) {
+        double first = points[0]->figures.latency_s, span = points[count - 1]->figures.latency_s - first;
         bool rest = count - i <= MOST_PLANS - taken;
-        if (rest || front[i].figures.latency_s >= next * (1 - 1e-12)) {
-            all->list[all->count++].point = &front[i];
+        if (rest || points[i]->figures.latency_s >= (first + span * taken / (MOST_PLANS - 1)) * (1 - 1e-12)) {
+            all->list[all->count++].point = points[i];
             taken++;
         }
     }
@@ -294,8 +320,7 @@ static enum mg_code run_network(struct bench *b, const struct network *n, struct
     struct mg_observer observer = {.now = clock_of};
     struct mg_search_options options = {
         .device = &b->device, .max_evaluations = 5000, .seed = 1, .techniques = MG_TECHNIQUE_ALL};
-    double before, after;
-    enum mg_code code = build_step(b, n, &g, err);
+    enum mg_code code = build_graph(b, n, &g, err);
     if (!code)
         code = mg_search(g, &options, &observer, &b->arena, found, err);
     if (code)
@@ -303,19 +328,16 @@ static enum mg_code run_network(struct bench *b, const struct network *n, struct
     b->g = g;
     b->given = mg_exec_random_values(g, 1, 2, &b->arena);
     mg_operand_spread(g, b->given, 1, &b->arena);
-    choose(found, all);
+    choose(found, all, &b->arena);
     for (uint32_t i = 0; i < all->count && !code; i++) {
         code = mg_program_build(b->engine, g, all->list[i].point->plan, 1, &all->list[i].program, err);
         if (!code)
             mg_program_stop_when(all->list[i].program, is_late, b);
     }
-    code = code ? code : mg_engine_canary(b->engine, &before, err);
-    code = code ? code : take_turns(b, all, err);
-    code = code ? code : mg_engine_canary(b->engine, &after, err);
+    code = code ? code : take_turns_in_peace(b, all, &out->canary, err);
     if (code)
         return code;
     judge(b, n, all, out);
-    out->canary = after / before - 1;
     out->judged = fabs(out->canary) <= RESOLUTION;
     return MG_OK;
 }
@@ -336,9 +358,6 @@ static enum mg_code guarded(void *context, struct mg_error *err)
 static enum mg_code run_and_free(struct bench *b, const struct network *n, struct outcome *out, struct mg_error *err)
 {
     struct job job = {.bench = b, .network = n, .outcome = out};
-    job.all.prices = mg_program_prices_new(b->engine);
-    if (!job.all.prices)
-        return mg_fail(err, MG_ERR_NOMEM, "", "out of memory");
     mg_arena_init(&b->arena, SIZE_MAX);
     enum mg_code code = mg_arena_guard(&b->arena, guarded, &job, err);
     for (uint32_t i = 0; i < job.all.count; i++)
@@ -409,6 +428,22 @@ static bool report_all(double *errors, uint32_t judged, uint32_t measured)
     return measured > 0 && (judged == 0 || middle <= 0.15);
 }
 
+/* Whether bench_device.def has every network of the zoo. */
+static bool has_all(void)
+{
+    bool all = true;
+    for (uint32_t i = 0; i < mg_zoo_count(); i++) {
+        size_t k = 0;
+        while (k < sizeof networks / sizeof *networks && strcmp(networks[k].name, mg_zoo_at(i)->name) != 0)
+            k++;
+        if (k == sizeof networks / sizeof *networks) {
+            printf("%-16s has no size in bench_device.def: MISSED\n", mg_zoo_at(i)->name);
+            all = false;
+        }
+    }
+    return all;
+}
+
 static bool run_all(struct bench *b, int argc, char **argv, int first)
 {
     double errors[sizeof networks / sizeof *networks];
@@ -477,7 +512,8 @@ int main(int argc, char **argv)
     }
     printf("%s: %.1f GFLOP/s, %.1f GB/s, launch %.2f us\n", mg_engine_properties(b.engine)->device,
            b.device.peak_flops_f32 / 1e9, b.device.mem_bw / 1e9, b.device.launch_s * 1e6);
-    bool good = run_all(&b, argc, argv, first);
+    bool good = has_all();
+    good = run_all(&b, argc, argv, first) && good;
     mg_engine_close(b.engine);
     return good ? 0 : 1;
 }

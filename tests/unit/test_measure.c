@@ -218,6 +218,68 @@ Test(measure, operands_take_turns_as_far_apart_as_asked)
     expect_turns(1 << 10, false, 1, 1);
 }
 
+/* In place on the second operand: 32 KiB a set, of which nothing else is touched. */
+Test(measure, results_in_place_take_their_operand)
+{
+    static const struct mg_backend backend = {
+        .only_times = true, .prepare = see_ready, .time_run = see, .alloc = mg_host_alloc, .free = mg_host_free};
+    struct mg_engine seeing = {.backend = &backend, .properties = {.cache_bytes = 1 << 20}};
+    struct mg_shape shapes[] = {*SHAPE(64, 64), *SHAPE(64, 64), *SHAPE(64, 64)};
+    enum mg_dtype dtypes[] = {MG_DTYPE_F32, MG_DTYPE_F32, MG_DTYPE_F32};
+    struct mg_op_desc op = product(shapes, dtypes);
+    struct mg_time_policy policy = {.repeats = 80, .apart = MG_WHOLE_CACHE, .in_place = 2};
+    struct mg_timing timing;
+    struct mg_error err;
+    seen_count = 0;
+    cr_assert_eq(mg_engine_time_op(&seeing, &op, NULL, NULL, &policy, &timing, &err), MG_OK, "%s", err.message);
+    for (uint32_t i = 0; i < seen_count; i++)
+        cr_assert(seen[2][i] == seen[1][i] && seen[0][i] != seen[1][i], "%u", i);
+    cr_expect_eq(distinct(seen[1]), 30, "%u", distinct(seen[1]));
+    mg_engine_free(&seeing, MG_PLACE_DEVICE, seeing.pool);
+    free(seeing.allocations);
+}
+
+/* A clock whose reading takes a microsecond, and runs that take half of one. */
+static double slow_clock;
+static double read_slowly(void)
+{
+    return slow_clock += 1e-6;
+}
+static enum mg_code see_run(struct mg_prepared *prepared, const void *const *in, void *const *out,
+                            const struct mg_exec_origin *origin, struct mg_error *err)
+{
+    double ignored;
+    (void)origin;
+    slow_clock += 5e-7;
+    return see(prepared, in, out, &ignored, err);
+}
+
+/* So short that many make a sample: each finds its operands as far back as asked. */
+Test(measure, short_runs_of_a_sample_take_turns_too)
+{
+    static const struct mg_backend backend = {.prepare = see_ready,
+                                              .run = see_run,
+                                              .now = read_slowly,
+                                              .alloc = mg_host_alloc,
+                                              .free = mg_host_free,
+                                              .copy = mg_host_copy};
+    struct mg_engine seeing = {.backend = &backend, .properties = {.cache_bytes = 1 << 20}};
+    struct mg_shape shapes[] = {*SHAPE(64, 64), *SHAPE(64, 64), *SHAPE(64, 64)};
+    enum mg_dtype dtypes[] = {MG_DTYPE_F32, MG_DTYPE_F32, MG_DTYPE_F32};
+    struct mg_op_desc op = product(shapes, dtypes);
+    struct mg_time_policy policy = {.warm_up = 2, .repeats = 3, .apart = MG_WHOLE_CACHE};
+    struct mg_timing timing;
+    struct mg_error err;
+    seen_count = 0;
+    cr_assert_eq(mg_engine_time_op(&seeing, &op, NULL, NULL, &policy, &timing, &err), MG_OK, "%s", err.message);
+    cr_expect_eq(seen_count, 80, "only %u runs in 5 samples", seen_count);
+    for (uint32_t i = 1; i < seen_count; i++)
+        cr_assert_neq(seen[0][i], seen[0][i - 1], "run %u finds what was just used", i);
+    cr_expect_float_eq(timing.median_s, 5e-7, 1e-8, "%g s", timing.median_s);
+    mg_engine_free(&seeing, MG_PLACE_DEVICE, seeing.pool);
+    free(seeing.allocations);
+}
+
 /* An operator without operands shares none. */
 Test(measure_cpu, what_has_no_operands_is_timed_too)
 {

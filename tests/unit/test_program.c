@@ -170,15 +170,17 @@ static bool stop_later(void *context)
     return (*left)-- == 0;
 }
 
+/* Asked now and then, not before each of its operators. */
 static enum mg_code stop_and_go_on(void *context, struct mg_error *err)
 {
     struct mg_arena *arena = context;
-    struct mg_graph *g = training_graph(&nets[2], arena);
+    struct mg_graph *g = training_graph(&nets[1], arena);
     struct mg_time_policy policy = {.warm_up = 1, .repeats = 3};
     struct mg_program *program;
     struct mg_plan *plan;
+    struct mg_program_facts facts;
     double seconds;
-    unsigned left = 3;
+    unsigned left = 1, asked = 1000;
     cr_assert_eq(mg_plan_original(g, mg_device_builtin("rtx3090"), arena, &plan, err), MG_OK);
     cr_assert_eq(mg_program_build(engine, g, plan, 1, &program, err), MG_OK, "%s", err->message);
     mg_program_stop_when(program, stop_later, &left);
@@ -186,6 +188,10 @@ static enum mg_code stop_and_go_on(void *context, struct mg_error *err)
     cr_expect_eq(left, UINT_MAX, "asked no more");
     left = 1;
     cr_expect_eq(mg_program_predict(program, &policy, INFINITY, &seconds, err), MG_ERR_CANCELLED);
+    mg_program_stop_when(program, stop_later, &asked);
+    cr_expect_eq(mg_program_run(program, &seconds, err), MG_OK, "%s", err->message);
+    mg_program_facts(program, &facts);
+    cr_expect(1000 - asked >= 2 && 1000 - asked < facts.actions / 32, "%u times", 1000 - asked);
     mg_program_stop_when(program, NULL, NULL);
     cr_expect_eq(mg_program_run(program, &seconds, err), MG_OK, "%s", err->message);
     mg_program_free(program);

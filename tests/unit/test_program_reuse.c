@@ -72,17 +72,36 @@ static const struct instruction *chain(struct run *r, uint64_t cache)
 }
 
 /* The sum finds b just made, a behind six others, and its result never touched: 3 MiB are its own, and a is 7 MiB back,
- * itself included. */
+ * itself included. The result moves twice. */
 Test(program_reuse, distances_are_the_bytes_touched_in_between)
 {
     struct run r = {0};
     double a = log(7.0 / 3) / log(14.0 / 3);
-    expect_shares(chain(&r, 14 * MIB), (2 - a) / 3, 0, (1 + a) / 3);
+    expect_shares(chain(&r, 14 * MIB), (2 - a) / 4, 0, (2 + a) / 4);
     end(&r);
     a = log(7.0 / 3) / log(10.0 / 3);
-    expect_shares(chain(&r, 160 * MIB), (2 - a) / 3, a / 3, 1.0 / 3);
+    expect_shares(chain(&r, 160 * MIB), (2 - a) / 4, a / 4, 2.0 / 4);
     end(&r);
-    expect_shares(chain(&r, 6 * MIB), 1.0 / 3, 0, 2.0 / 3);
+    expect_shares(chain(&r, 6 * MIB), 1.0 / 4, 0, 3.0 / 4);
+    end(&r);
+}
+
+/* a = tanh(x), six others, then a + the last one, on a's storage: 2 MiB are its own, a is 8 MiB back and moves twice.
+ */
+Test(program_reuse, results_in_place_are_their_operand)
+{
+    struct run r = {0};
+    bench_open(&r.b);
+    mg_value x = input(&r.b, "x", SHAPE(512, 512)), a = op1(&r.b, MG_OP_EXP, NULL, VALUES(x), NO_ATTRS), b = a;
+    for (int i = 0; i < 6; i++)
+        b = exponential(&r, b);
+    mg_graph_add_output(r.b.g, op1(&r.b, MG_OP_ADD, NULL, VALUES(a, b), NO_ATTRS));
+    mg_graph_set_in_place(r.b.g, (mg_op)(r.b.g->op_count - 1), 0);
+    const struct instruction *item = last_of(&r, 16 * MIB);
+    double far = log(7.0 / 2) / log(16.0 / 2);
+    cr_expect_eq(r.program->ops[item->op].in_place, 1);
+    expect_shares(item, (1 + 2 * (1 - far)) / 3, 0, 2 * far / 3);
+    cr_expect_eq(r.program->ops[r.program->items[1].op].in_place, 0);
     end(&r);
 }
 
@@ -114,7 +133,7 @@ Test(program_reuse, rows_of_a_box_are_touched_alone)
     const struct instruction *item = last_of(&r, 16 * MIB);
     double rest = log(8.5 / 4) / log(16.0 / 4);
     cr_expect_eq(r.program->count, 5, "the slice is a view");
-    expect_shares(item, (0.5 + 1.5 * (1 - rest)) / 4, 0, (1.5 * rest + 2) / 4);
+    expect_shares(item, (0.5 + 1.5 * (1 - rest)) / 6, 0, (1.5 * rest + 4) / 6);
     end(&r);
 }
 
@@ -129,9 +148,9 @@ Test(program_reuse, what_is_repeated_is_touched_once)
     mg_value wide = op1(&r.b, MG_OP_EXPAND, NULL, VALUES(mask), ATTRS(LIST_OF(SHAPE, 512, 1024)));
     mg_graph_add_output(r.b.g, op1(&r.b, MG_OP_ADD, NULL, VALUES(x, wide), NO_ATTRS));
     const struct instruction *item = last_of(&r, 16 * MIB);
-    double own = 4 + 1.0 / 256, far = log(8 / own) / log(16 / own);
-    cr_expect_float_eq(item->reuse[REUSE_OWN], 2 * (1 - far) / own, 1e-3);
-    cr_expect_float_eq(item->reuse[REUSE_FAR], (2 + 2 * far) / own, 1e-3);
+    double own = 4 + 1.0 / 256, moved = own + 2, far = log(8 / own) / log(16 / own);
+    cr_expect_float_eq(item->reuse[REUSE_OWN], 2 * (1 - far) / moved, 1e-3);
+    cr_expect_float_eq(item->reuse[REUSE_FAR], (4 + 2 * far) / moved, 1e-3);
     end(&r);
 }
 
@@ -148,7 +167,7 @@ Test(program_reuse, tables_are_read_where_they_are_chosen)
     mg_graph_add_output(r.b.g, op1(&r.b, MG_OP_TANH, NULL, VALUES(a), NO_ATTRS));
     const struct instruction *item = last_of(&r, 16 * MIB);
     double far = log((6 + 1.0 / 256) / 4) / log(16.0 / 4); /* a, the rows and where they come from, ids */
-    expect_shares(item, (1 - far) / 2, 0, (1 + far) / 2);
+    expect_shares(item, (1 - far) / 3, 0, (2 + far) / 3);
     end(&r);
 }
 
