@@ -247,8 +247,8 @@ static void describe(const struct mg_engine *engine, struct mg_device *out)
 }
 
 /* Launch and bandwidth through a tiny sum and a large one, whose weights are what the model makes of one byte a second.
- * The tiny one finds its operands as far back as the operators of a plan do as a rule, not in the nearest cache: run
- * again and again it would take a third of that. */
+ * The tiny one finds its operands as far back as the operators of a plan do as a rule, not in the nearest cache, where
+ * it would take less (a third, on a processor). */
 static enum mg_code fit_memory(const struct fit *f, struct mg_device *out, struct mg_error *err)
 {
     const int64_t tiny = 1, large = 32 << 20;

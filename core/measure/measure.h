@@ -62,8 +62,9 @@ struct mg_time_policy {
                        and all; 0: no others. At most as many as the device's last cache holds, which so has lost it, as
                        is the rule when a plan comes to an operator: MG_WHOLE_CACHE */
     bool made;      /* not so the first operand, which as a rule the operator before has just made */
-    uint32_t
-        in_place; /* 1 + the operand whose storage the first result takes, 0: none. It is run on its own results. */
+    /* 1 + the operand whose storage the first result takes, 0: none. A run then finds there the result of the last one
+     * on the same operands. */
+    uint32_t in_place;
 };
 #define MG_WHOLE_CACHE UINT64_MAX
 struct mg_timing {

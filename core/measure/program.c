@@ -496,7 +496,7 @@ enum mg_code mg_program_run_one(struct mg_program *p, const struct instruction *
  * instructions. */
 enum { LOOK_BYTES = 1 << 20, LOOK_INSTRUCTIONS = 64 };
 
-static uint64_t look_after(const struct mg_program *p, const struct instruction *item)
+static uint64_t weight_of(const struct mg_program *p, const struct instruction *item)
 {
     return LOOK_BYTES / LOOK_INSTRUCTIONS + (item->kind == KIND_RUN ? p->ops[item->op].bytes : item->bytes);
 }
@@ -504,14 +504,14 @@ static uint64_t look_after(const struct mg_program *p, const struct instruction 
 enum mg_code mg_program_run(struct mg_program *p, double *seconds, struct mg_error *err)
 {
     enum mg_code code = mg_engine_wait(p->engine, err);
-    uint64_t touched = LOOK_BYTES;
+    uint64_t since_look = LOOK_BYTES;
     double begin = mg_engine_clock(p->engine);
     for (size_t i = 0; i < p->count && !code; i++) {
-        if (touched >= LOOK_BYTES) {
+        if (since_look >= LOOK_BYTES) {
             code = mg_program_go_on(p, err);
-            touched = 0;
+            since_look = 0;
         }
-        touched += look_after(p, &p->items[i]);
+        since_look += weight_of(p, &p->items[i]);
         if (!code)
             code = mg_program_run_one(p, &p->items[i], err);
     }

@@ -17,7 +17,7 @@ void mg_program_free(struct mg_program *program);
 /* Puts weights and inputs where the plan begins with them; given: by value of the original, dense (as for
  * mg_exec_graph). To be called before each run. */
 enum mg_code mg_program_load(struct mg_program *program, double *const *given, struct mg_error *err) MG_WARN_UNUSED;
-/* From now on running and pricing ask between actions whether to give up, and do where `stop` says so
+/* From now on running and pricing ask now and then, between actions, whether to give up, and do where `stop` says so
  * (MG_ERR_CANCELLED). NULL: nobody is asked. */
 void mg_program_stop_when(struct mg_program *program, bool (*stop)(void *context), void *context);
 /* Executes it once; seconds from the first action to the last one's end. MG_ERR_REJECTED: it wrote outside its arena.
@@ -39,13 +39,13 @@ void mg_program_facts(const struct mg_program *program, struct mg_program_facts 
  * can be compared only by one price of what they share. What a plan has just made or read its device's cache still
  * holds: an operator has up to three times, with operands that it used just before, that lie a sixteenth of the cache
  * back, and that left the cache, and each use a price between these, by how far back in the plan's course its operands
- * were used (program_reuse.c). */
+ * were used (program_reuse.c). Where its result takes an operand's storage it has times of its own. */
 struct mg_program_prices;
 struct mg_program_prices *mg_program_prices_new(struct mg_engine *engine); /* NULL: out of memory */
 void mg_program_prices_free(struct mg_program_prices *prices);
-/* Times under `policy`, but for its `apart` and `made`, what has fewer than `times` times: the median counts. Operators
- * that cannot be timed are an error. MG_ERR_CANCELLED: it was not done by mg_measure_clock() `until` (INFINITY: no
- * matter when); what was done stays. */
+/* Times under `policy`, but for its `apart`, `made` and `in_place`, what has fewer than `times` times: the median
+ * counts. Operators that cannot be timed are an error. MG_ERR_CANCELLED: it was not done by mg_measure_clock() `until`
+ * (INFINITY: no matter when); what was done stays. */
 enum mg_code mg_program_price(struct mg_program *program, struct mg_program_prices *prices, uint32_t times,
                               const struct mg_time_policy *policy, double until, struct mg_error *err) MG_WARN_UNUSED;
 /* After mg_program_price() of this program. What the run takes by these prices: as many streams as the engine's device

@@ -21,7 +21,7 @@ struct instruction {
     uint32_t mark;         /* set behind it, MG_NONE: nobody waits for it; WAIT: waited for */
     uint32_t after;        /* WAIT: the instruction that is waited for */
     uint32_t known[3];     /* once it has ended so many instructions of each stream have; not WAIT */
-    float reuse[REUSES];   /* shares of what it touches, 1 in all; not WAIT */
+    float reuse[REUSES];   /* shares of the bytes that it moves, 1 in all; not WAIT */
     struct mg_exec_origin origin;
 };
 /* An operator with its layouts, in place or not, or copies of as many bytes in one direction: what takes one time. */

@@ -2,7 +2,8 @@
  * since, each counted once, tell whether it holds this still (the stack distance of Mattson et al., "Evaluation
  * techniques for storage hierarchies", 1970). Here they are counted by pieces of the arena that were last touched
  * together; a Fenwick tree over time has at each moment the bytes that were touched then and not since (after Bennett
- * and Kruskal, "LRU stack processing", 1975). */
+ * and Kruskal, "LRU stack processing", 1975). What is written moves twice: a processor's cache fetches it before, and
+ * it leaves later. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +27,7 @@ struct trace {
     float *shares;     /* of the instruction that touches; NULL: nobody asks */
     double own, total; /* bytes: that it touches, that it has moved */
     double moves;      /* how many bytes move for each that it touches now */
+    double written;    /* ... for each that it writes */
 };
 
 /* ---- bytes over time ---- */
@@ -252,21 +254,20 @@ static struct rows rows_at(const struct following *f, const struct instruction *
                         : rows_of_result(prepared, i - in_count, address[item->out + i - in_count] - f->base);
 }
 
-/* A result in place is its operand, which is counted. What is written is fetched before and leaves the cache later: it
- * moves twice. */
+/* A result in place is its operand. */
 static void touch_op(struct trace *t, const struct following *f, const struct instruction *item)
 {
     const struct distinct *part = &f->program->ops[item->op];
     const struct mg_op_desc *op = &part->prepared->op;
-    uint32_t count = op->in_count + op->out_count, counted = part->in_place ? op->in_count : count;
+    uint32_t count = op->in_count + op->out_count, skipped = part->in_place ? op->in_count : count;
     for (uint32_t i = 0; i < count; i++) {
         struct rows rows = rows_at(f, item, i);
-        t->own += i == counted ? 0 : (double)(rows.count * rows.bytes);
+        t->own += i == skipped ? 0 : (double)(rows.count * rows.bytes);
     }
     for (uint32_t i = 0; i < count; i++) {
         struct rows rows = rows_at(f, item, i);
-        t->moves = i >= op->in_count || i + 1 == part->in_place ? 2 : 1;
-        if (i != counted)
+        t->moves = i >= op->in_count || i + 1 == part->in_place ? t->written : 1;
+        if (i != skipped)
             touch_rows(t, &rows);
     }
 }
@@ -276,13 +277,13 @@ static void touch_copy(struct trace *t, const struct following *f, struct instru
 {
     if (f->host) {
         t->own = 2 * (double)item->bytes;
-        t->moves = item->kind == KIND_STORE ? 2 : 1;
+        t->moves = item->kind == KIND_STORE ? t->written : 1;
         touch_range(t, f->host[item->copy], item->bytes);
     } else {
         t->shares = NULL;
         item->reuse[REUSE_FAR] = 1;
     }
-    t->moves = item->kind == KIND_LOAD ? 2 : 1;
+    t->moves = item->kind == KIND_LOAD ? t->written : 1;
     touch_range(t, item->at, item->bytes);
 }
 
@@ -320,6 +321,7 @@ static enum mg_code follow_all(void *context, struct mg_error *err)
     struct following f = {p, place_host(p), mg_program_base(p)};
     enum mg_code code = MG_OK;
     t.near = mg_program_apart(p, REUSE_NEAR);
+    t.written = f.host ? 2 : 1; /* cards' caches do not fetch what is written whole */
     t.tree = MG_NEW_ARRAY(t.arena, uint64_t, t.times + 1);
     for (size_t i = 0; i < p->given_count; i++) {
         const struct mg_located *place = &p->given[i].place;

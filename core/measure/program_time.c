@@ -55,7 +55,7 @@ static struct mg_hash128 key_at(const struct distinct *part, enum reuse reuse)
     return reuse == REUSE_OWN ? part->key : mg_hash_words(words, 3);
 }
 
-/* Each byte that it touches takes its share of the time that all would take from as far back; where a time is missing,
+/* Each byte that it moves takes its share of the time that all would take from as far back; where a time is missing,
  * as those whose times are there. */
 static double price_of(const struct mg_program_prices *prices, const struct mg_program *p,
                        const struct instruction *item)
@@ -153,8 +153,8 @@ static enum mg_code time_copy(const struct pricing *job, const struct instructio
     return code;
 }
 
-/* In place, memory is touched once instead of twice. In the nearest caches that tells nothing, and operators as short
- * as those there run many times for one sample, each time on the results of the last: products would shrink to nothing.
+/* Only where memory is further than the nearest caches, which do not care where a result goes: what is as short as
+ * there runs many times for one sample, in place each time on the last one's result, and ends in zeros or infinities.
  */
 static bool may_be_in_place(const struct mg_program *p, const struct distinct *part, uint64_t apart)
 {

@@ -121,7 +121,8 @@ static void lay_out_all(struct trial *t)
     t->operands = MG_NEW_ARRAY(&t->arena, struct operand, t->count);
     for (uint32_t i = 0; i < op->in_count; i++)
         lay_out(t, i, &op->in_shape[i], &t->prepared->in[i], op->in_dtype[i], false);
-    t->operands[op->in_count].result = true; /* of no bytes where it takes an operand's */
+    if (t->policy->in_place)
+        t->operands[op->in_count].result = true; /* without bytes of its own */
     for (uint32_t i = t->policy->in_place ? 1 : 0; i < op->out_count; i++)
         lay_out(t, op->in_count + i, &op->out_shape[i], &t->prepared->out[i], op->out_dtype[i], true);
 }
@@ -256,8 +257,8 @@ static enum mg_code run_once(struct trial *t, double *seconds, struct mg_error *
     return code;
 }
 
-/* A short operator runs some times over for one sample, so that reading the clock does not count: it takes longer than
- * many operators, and what it does to the caches that know addresses longer still. */
+/* A short operator runs some times over for one sample, so that reading the clock does not count: that takes longer
+ * than many operators, and what they find in the cache of addresses (TLB) is lost with it. */
 static void choose_inner(struct trial *t, double seconds)
 {
     double wanted = ceil(SHORTEST_SAMPLE / (seconds > 0 ? seconds : SHORTEST_SAMPLE / MOST_INNER));

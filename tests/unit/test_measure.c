@@ -218,7 +218,7 @@ Test(measure, operands_take_turns_as_far_apart_as_asked)
     expect_turns(1 << 10, false, 1, 1);
 }
 
-/* In place on the second operand: 32 KiB a set, of which nothing else is touched. */
+/* In place on the second operand: a set is two operands of 16 KiB, the result has no memory of its own. */
 Test(measure, results_in_place_take_their_operand)
 {
     static const struct mg_backend backend = {

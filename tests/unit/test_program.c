@@ -170,7 +170,7 @@ static bool stop_later(void *context)
     return (*left)-- == 0;
 }
 
-/* Asked now and then, not before each of its operators. */
+/* Asked now and then, not before each operator: of a network that has enough of them, and small ones. */
 static enum mg_code stop_and_go_on(void *context, struct mg_error *err)
 {
     struct mg_arena *arena = context;

@@ -86,8 +86,8 @@ Test(program_reuse, distances_are_the_bytes_touched_in_between)
     end(&r);
 }
 
-/* a = tanh(x), six others, then a + the last one, on a's storage: 2 MiB are its own, a is 8 MiB back and moves twice.
- */
+/* a = exp(x), six more in a chain, then a + the last one on a's storage: 2 MiB are its own, and a, which moves twice,
+ * is 7 MiB back. */
 Test(program_reuse, results_in_place_are_their_operand)
 {
     struct run r = {0};

@@ -51,6 +51,26 @@ Test(zoo, every_network_builds_in_both_variants)
     guarded(check_all);
 }
 
+/* The table of sizes at which one core measures them has each once, and no other. */
+Test(zoo, every_network_has_a_size_to_be_measured_at)
+{
+    static const char *const sized[] = {
+#define NETWORK(name, options) name,
+#define GRAPH NETWORK
+#include "tests/bench/bench_device.def"
+#undef GRAPH
+#undef NETWORK
+    };
+    const size_t count = sizeof sized / sizeof *sized;
+    for (uint32_t i = 0; i < mg_zoo_count(); i++) {
+        uint32_t found = 0;
+        for (size_t k = 0; k < count; k++)
+            found += strcmp(sized[k], mg_zoo_at(i)->name) == 0;
+        cr_expect_eq(found, 1, "%s stands %u times in bench_device.def", mg_zoo_at(i)->name, found);
+    }
+    cr_expect_eq(count, mg_zoo_count());
+}
+
 static uint64_t parameters(struct mg_arena *arena, const char *name, const struct mg_zoo_option *options,
                            uint32_t count)
 {
