@@ -37,9 +37,9 @@ struct mg_program_facts {
 void mg_program_facts(const struct mg_program *program, struct mg_program_facts *out);
 /* Times of operators (with their layouts) and of copies, measured alone on one engine, for all programs on it: plans
  * can be compared only by one price of what they share. What a plan has just made or read its device's cache still
- * holds: an operator has up to three times, with operands that it used just before, that lie a sixteenth of the cache
- * back, and that left the cache, and each use a price between these, by how far back in the plan's course its operands
- * were used (program_reuse.c). Where its result takes an operand's storage it has times of its own. */
+ * holds: an operator has up to four times, with operands that it used just before, that lie a sixteenth or a quarter
+ * of the cache back, and that left the cache, and each use a price between these, by how far back in the plan's course
+ * its operands were used (program_reuse.c). Where its result takes an operand's storage it has times of its own. */
 struct mg_program_prices;
 struct mg_program_prices *mg_program_prices_new(struct mg_engine *engine); /* NULL: out of memory */
 void mg_program_prices_free(struct mg_program_prices *prices);

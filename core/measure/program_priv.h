@@ -9,8 +9,8 @@
 
 enum kind { KIND_RUN, KIND_STORE, KIND_LOAD, KIND_WAIT };
 /* How far back what an instruction touches was touched before: no other than its own operands and results since then,
- * a sixteenth of what the device's last cache holds, all of that. An operator has a time for each. */
-enum reuse { REUSE_OWN, REUSE_NEAR, REUSE_FAR, REUSES };
+ * a sixteenth of what the device's last cache holds, a quarter, all of that. An operator has a time for each. */
+enum reuse { REUSE_OWN, REUSE_NEAR, REUSE_MIDDLE, REUSE_FAR, REUSES };
 struct instruction {
     enum kind kind;
     uint32_t op;           /* RUN: index of the distinct operator; STORE, LOAD: of the distinct copy */

@@ -23,7 +23,7 @@ struct trace {
     size_t count, capacity;
     uint64_t *tree;      /* bytes by time */
     uint32_t now, times; /* times: the tree's */
-    uint64_t near, cache;
+    uint64_t apart[REUSES];
     float *shares;     /* of the instruction that touches; NULL: nobody asks */
     double own, total; /* bytes: that it touches, that it has moved */
     double moves;      /* how many bytes move for each that it touches now */
@@ -65,7 +65,7 @@ static void renumber(struct trace *t)
     for (size_t i = 0; i < t->count; i++)
         order[i] = &t->pieces[i];
     qsort(order, t->count, sizeof *order, latest_first);
-    for (; kept < t->count && bytes <= t->cache; kept++)
+    for (; kept < t->count && bytes <= t->apart[REUSE_FAR]; kept++)
         bytes += order[kept]->end - order[kept]->at;
     for (size_t i = 0; i < t->count; i++)
         order[i]->time = i < kept ? (uint32_t)(kept - i) : 0;
@@ -90,8 +90,10 @@ static void renumber(struct trace *t)
  * logarithm: caches are nested and none ends sharply. */
 static void count(struct trace *t, double distance, double bytes)
 {
-    const double edge[REUSES] = {t->own, fmax(t->own, (double)t->near), fmax(t->own, (double)t->cache)};
+    double edge[REUSES];
     int after = 0;
+    for (int r = 0; r < REUSES; r++)
+        edge[r] = fmax(t->own, (double)t->apart[r]);
     while (after < REUSES - 1 && distance > edge[after])
         after++;
     while (after > 0 && edge[after] <= edge[after - 1])
@@ -317,10 +319,11 @@ static const uint64_t *place_host(struct mg_program *p)
 static enum mg_code follow_all(void *context, struct mg_error *err)
 {
     struct mg_program *p = context;
-    struct trace t = {.arena = &p->scratch, .times = FEWEST_TIMES, .cache = p->engine->properties.cache_bytes};
+    struct trace t = {.arena = &p->scratch, .times = FEWEST_TIMES};
     struct following f = {p, place_host(p), mg_program_base(p)};
     enum mg_code code = MG_OK;
-    t.near = mg_program_apart(p, REUSE_NEAR);
+    for (int r = 0; r < REUSES; r++)
+        t.apart[r] = mg_program_apart(p, (enum reuse)r);
     t.written = f.host ? 2 : 1; /* cards' caches do not fetch what is written whole */
     t.tree = MG_NEW_ARRAY(t.arena, uint64_t, t.times + 1);
     for (size_t i = 0; i < p->given_count; i++) {
@@ -352,6 +355,6 @@ enum mg_code mg_program_follow_reuse(struct mg_program *p, struct mg_error *err)
 
 uint64_t mg_program_apart(const struct mg_program *p, enum reuse reuse)
 {
-    uint64_t cache = p->engine->properties.cache_bytes;
-    return reuse == REUSE_OWN ? 0 : reuse == REUSE_NEAR ? cache / 16 : cache;
+    static const uint64_t share[REUSES] = {0, 16, 4, 1};
+    return share[reuse] ? p->engine->properties.cache_bytes / share[reuse] : 0;
 }

@@ -52,9 +52,9 @@ static void end(struct run *r)
     bench_close(&r->b);
 }
 
-static void expect_shares(const struct instruction *item, double own, double near, double far)
+static void expect_shares(const struct instruction *item, double own, double near, double middle, double far)
 {
-    const double want[REUSES] = {own, near, far};
+    const double want[REUSES] = {own, near, middle, far};
     for (int i = 0; i < REUSES; i++)
         cr_expect_float_eq(item->reuse[i], want[i], 1e-5, "share %d: %g, not %g", i, (double)item->reuse[i], want[i]);
 }
@@ -76,13 +76,12 @@ static const struct instruction *chain(struct run *r, uint64_t cache)
 Test(program_reuse, distances_are_the_bytes_touched_in_between)
 {
     struct run r = {0};
-    double a = log(7.0 / 3) / log(14.0 / 3);
-    expect_shares(chain(&r, 14 * MIB), (2 - a) / 4, 0, (2 + a) / 4);
+    double far = log(7.0 / 3.5) / log(14.0 / 3.5), a = log(7.0 / 3) / log(10.0 / 3);
+    expect_shares(chain(&r, 14 * MIB), 1.0 / 4, 0, (1 - far) / 4, (2 + far) / 4);
     end(&r);
-    a = log(7.0 / 3) / log(10.0 / 3);
-    expect_shares(chain(&r, 160 * MIB), (2 - a) / 4, a / 4, 2.0 / 4);
+    expect_shares(chain(&r, 160 * MIB), (2 - a) / 4, a / 4, 0, 2.0 / 4);
     end(&r);
-    expect_shares(chain(&r, 6 * MIB), 1.0 / 4, 0, 3.0 / 4);
+    expect_shares(chain(&r, 6 * MIB), 1.0 / 4, 0, 0, 3.0 / 4);
     end(&r);
 }
 
@@ -98,9 +97,9 @@ Test(program_reuse, results_in_place_are_their_operand)
     mg_graph_add_output(r.b.g, op1(&r.b, MG_OP_ADD, NULL, VALUES(a, b), NO_ATTRS));
     mg_graph_set_in_place(r.b.g, (mg_op)(r.b.g->op_count - 1), 0);
     const struct instruction *item = last_of(&r, 16 * MIB);
-    double far = log(7.0 / 2) / log(16.0 / 2);
+    double far = log(7.0 / 4) / log(16.0 / 4);
     cr_expect_eq(r.program->ops[item->op].in_place, 1);
-    expect_shares(item, (1 + 2 * (1 - far)) / 3, 0, 2 * far / 3);
+    expect_shares(item, 1.0 / 3, 0, 2 * (1 - far) / 3, 2 * far / 3);
     cr_expect_eq(r.program->ops[r.program->items[1].op].in_place, 0);
     end(&r);
 }
@@ -112,8 +111,9 @@ Test(program_reuse, operators_larger_than_the_cache_have_one_time)
     for (uint64_t cache = 0; cache <= 3 * MIB; cache += 3 * MIB) {
         const struct instruction *item = chain(&r, cache);
         const bool *wanted = r.program->ops[item->op].wanted;
-        expect_shares(item, 1, 0, 0);
-        cr_expect(wanted[REUSE_OWN] && !wanted[REUSE_NEAR] && !wanted[REUSE_FAR]);
+        expect_shares(item, 1, 0, 0, 0);
+        for (int k = 0; k < REUSES; k++)
+            cr_expect_eq(wanted[k], k == REUSE_OWN);
         end(&r);
     }
 }
@@ -133,7 +133,7 @@ Test(program_reuse, rows_of_a_box_are_touched_alone)
     const struct instruction *item = last_of(&r, 16 * MIB);
     double rest = log(8.5 / 4) / log(16.0 / 4);
     cr_expect_eq(r.program->count, 5, "the slice is a view");
-    expect_shares(item, (0.5 + 1.5 * (1 - rest)) / 6, 0, (1.5 * rest + 4) / 6);
+    expect_shares(item, (0.5 + 1.5 * (1 - rest)) / 6, 0, 0, (1.5 * rest + 4) / 6);
     end(&r);
 }
 
@@ -167,7 +167,7 @@ Test(program_reuse, tables_are_read_where_they_are_chosen)
     mg_graph_add_output(r.b.g, op1(&r.b, MG_OP_TANH, NULL, VALUES(a), NO_ATTRS));
     const struct instruction *item = last_of(&r, 16 * MIB);
     double far = log((6 + 1.0 / 256) / 4) / log(16.0 / 4); /* a, the rows and where they come from, ids */
-    expect_shares(item, (1 - far) / 3, 0, (2 + far) / 3);
+    expect_shares(item, (1 - far) / 3, 0, 0, (2 + far) / 3);
     end(&r);
 }
 
@@ -200,7 +200,7 @@ static void expect_loads(const struct mg_program *program, bool own, uint32_t *l
         if (own)
             cr_expect_geq(item->reuse[REUSE_OWN] + item->reuse[REUSE_NEAR], 0.5F);
         else
-            expect_shares(item, 0, 0, 1);
+            expect_shares(item, 0, 0, 0, 1);
     }
 }
 
