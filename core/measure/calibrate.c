@@ -154,22 +154,20 @@ static enum mg_code go_on(const struct fit *f, struct mg_error *err)
     return f->must_stop && f->must_stop(f->context) ? mg_fail(err, MG_ERR_CANCELLED, "", "stopped") : MG_OK;
 }
 
-static enum mg_code time_calmly(const struct fit *f, const struct mg_op_desc *op, uint64_t apart,
-                                struct mg_timing *timing, struct mg_error *err)
+static enum mg_code time_calmly(const struct fit *f, const struct mg_op_desc *op, struct mg_timing *timing,
+                                struct mg_error *err)
 {
-    struct mg_time_policy policy = calm;
     enum mg_code code = go_on(f, err);
-    policy.apart = apart;
     *timing = (struct mg_timing){0};
-    return code ? code : mg_engine_time_op(f->engine, op, NULL, NULL, &policy, timing, err);
+    return code ? code : mg_engine_time_op(f->engine, op, NULL, NULL, &calm, timing, err);
 }
 
-static enum mg_code time_sum(const struct fit *f, int64_t elements, uint64_t apart, double *out, struct mg_error *err)
+static enum mg_code time_sum(const struct fit *f, int64_t elements, double *out, struct mg_error *err)
 {
     struct simple s;
     struct mg_timing timing;
     make_simple(&s, MG_OP_ADD, MG_DTYPE_F32, &(struct mg_shape){1, {elements}});
-    enum mg_code code = time_calmly(f, &s.op, apart, &timing, err);
+    enum mg_code code = time_calmly(f, &s.op, &timing, err);
     *out = timing.median_s;
     return code;
 }
@@ -247,18 +245,16 @@ static void describe(const struct mg_engine *engine, struct mg_device *out)
 }
 
 /* Launch and bandwidth through a tiny sum and a large one, whose weights are what the model makes of one byte a second.
- * The tiny one finds its operands as far back as the operators of a plan do as a rule, not in the nearest cache, where
- * it would take less (a third, on a processor). */
+ */
 static enum mg_code fit_memory(const struct fit *f, struct mg_device *out, struct mg_error *err)
 {
     const int64_t tiny = 1, large = 32 << 20;
-    const uint64_t apart = 1 << 20;
     struct mg_device unit = *out;
     double a, b;
     unit.mem_bw = 1;
-    enum mg_code code = time_sum(f, tiny, apart, &a, err);
+    enum mg_code code = time_sum(f, tiny, &a, err);
     if (code == MG_OK)
-        code = time_sum(f, large, 0, &b, err);
+        code = time_sum(f, large, &b, err);
     if (code != MG_OK)
         return code;
     out->launch_s = a;
@@ -276,7 +272,7 @@ static enum mg_code fit_peak(const struct fit *f, const struct mg_device *device
     struct mg_device guess = *device;
     double size = device->sm_count > 8 ? 8192 : 1024, peak;
     make_product(&s, dtype, math, (int64_t)size);
-    enum mg_code code = time_calmly(f, &s.op, 0, &timing, err);
+    enum mg_code code = time_calmly(f, &s.op, &timing, err);
     *out = 0;
     if (code != MG_OK || timing.median_s <= 0)
         return code == MG_ERR_UNSUPPORTED ? MG_OK : code;

@@ -3,7 +3,7 @@
  * arena. The runs of all plans and the timing of operators take turns, so that a machine that grows slower does so for
  * both; operators that plans share have one price. A network is judged only where a fixed piece of work took as long
  * afterwards as before (3 %), and is measured anew where it did not, a few times at most; its order is judged only
- * where its plans differ by more than what can be told apart.
+ * where its plans differ by more than what can be told apart. On the processor each network has a process of its own.
  *
  *   bench_device [--device cpu|cuda:0] [--times N] [--max-seconds S] [--parts] [NETWORK ...]
  * Exit status 1 where one is missed or fails, or none was measured.

@@ -187,26 +187,33 @@ static uint32_t distinct(const void *const *list)
     return found;
 }
 
-/* How many addresses each operand and the result take in turns: 48 KiB a set, in a cache of 1 MiB. */
-static void expect_turns(uint64_t apart, bool made, uint32_t first, uint32_t others)
+/* Times a product of three matrices of 16 KiB on a back end, in a cache of 1 MiB, and keeps the addresses. */
+static struct mg_timing watch(const struct mg_backend *backend, const struct mg_time_policy *policy)
 {
-    static const struct mg_backend backend = {
-        .only_times = true, .prepare = see_ready, .time_run = see, .alloc = mg_host_alloc, .free = mg_host_free};
-    struct mg_engine seeing = {.backend = &backend, .properties = {.cache_bytes = 1 << 20}};
+    struct mg_engine seeing = {.backend = backend, .properties = {.cache_bytes = 1 << 20}};
     struct mg_shape shapes[] = {*SHAPE(64, 64), *SHAPE(64, 64), *SHAPE(64, 64)};
     enum mg_dtype dtypes[] = {MG_DTYPE_F32, MG_DTYPE_F32, MG_DTYPE_F32};
     struct mg_op_desc op = product(shapes, dtypes);
-    struct mg_time_policy policy = {.repeats = 80, .apart = apart, .made = made};
     struct mg_timing timing;
     struct mg_error err;
     seen_count = 0;
-    cr_assert_eq(mg_engine_time_op(&seeing, &op, NULL, NULL, &policy, &timing, &err), MG_OK, "%s", err.message);
-    cr_expect(timing.n == 80 && seen_count == 80);
+    cr_assert_eq(mg_engine_time_op(&seeing, &op, NULL, NULL, policy, &timing, &err), MG_OK, "%s", err.message);
+    mg_engine_free(&seeing, MG_PLACE_DEVICE, seeing.pool);
+    free(seeing.allocations);
+    return timing;
+}
+
+static const struct mg_backend seeing_backend = {
+    .only_times = true, .prepare = see_ready, .time_run = see, .alloc = mg_host_alloc, .free = mg_host_free};
+
+/* How many addresses each operand and the result take in turns: 48 KiB a set. */
+static void expect_turns(uint64_t apart, bool made, uint32_t first, uint32_t others)
+{
+    struct mg_time_policy policy = {.repeats = 80, .apart = apart, .made = made};
+    cr_expect(watch(&seeing_backend, &policy).n == 80 && seen_count == 80);
     cr_expect(distinct(seen[0]) == first && distinct(seen[1]) == others && distinct(seen[2]) == others,
               "apart %llu: %u, %u, %u", (unsigned long long)apart, distinct(seen[0]), distinct(seen[1]),
               distinct(seen[2]));
-    mg_engine_free(&seeing, MG_PLACE_DEVICE, seeing.pool);
-    free(seeing.allocations);
 }
 
 Test(measure, operands_take_turns_as_far_apart_as_asked)
@@ -218,25 +225,15 @@ Test(measure, operands_take_turns_as_far_apart_as_asked)
     expect_turns(1 << 10, false, 1, 1);
 }
 
-/* In place on the second operand: a set is two operands of 16 KiB, the result has no memory of its own. */
+/* In place on the second operand: a set is two operands, the result has no memory of its own. */
 Test(measure, results_in_place_take_their_operand)
 {
-    static const struct mg_backend backend = {
-        .only_times = true, .prepare = see_ready, .time_run = see, .alloc = mg_host_alloc, .free = mg_host_free};
-    struct mg_engine seeing = {.backend = &backend, .properties = {.cache_bytes = 1 << 20}};
-    struct mg_shape shapes[] = {*SHAPE(64, 64), *SHAPE(64, 64), *SHAPE(64, 64)};
-    enum mg_dtype dtypes[] = {MG_DTYPE_F32, MG_DTYPE_F32, MG_DTYPE_F32};
-    struct mg_op_desc op = product(shapes, dtypes);
     struct mg_time_policy policy = {.repeats = 80, .apart = MG_WHOLE_CACHE, .in_place = 2};
-    struct mg_timing timing;
-    struct mg_error err;
-    seen_count = 0;
-    cr_assert_eq(mg_engine_time_op(&seeing, &op, NULL, NULL, &policy, &timing, &err), MG_OK, "%s", err.message);
+    watch(&seeing_backend, &policy);
+    cr_assert_eq(seen_count, 80);
     for (uint32_t i = 0; i < seen_count; i++)
         cr_assert(seen[2][i] == seen[1][i] && seen[0][i] != seen[1][i], "%u", i);
     cr_expect_eq(distinct(seen[1]), 30, "%u", distinct(seen[1]));
-    mg_engine_free(&seeing, MG_PLACE_DEVICE, seeing.pool);
-    free(seeing.allocations);
 }
 
 /* A clock whose reading takes a microsecond, and runs that take half of one. */
@@ -263,21 +260,12 @@ Test(measure, short_runs_of_a_sample_take_turns_too)
                                               .alloc = mg_host_alloc,
                                               .free = mg_host_free,
                                               .copy = mg_host_copy};
-    struct mg_engine seeing = {.backend = &backend, .properties = {.cache_bytes = 1 << 20}};
-    struct mg_shape shapes[] = {*SHAPE(64, 64), *SHAPE(64, 64), *SHAPE(64, 64)};
-    enum mg_dtype dtypes[] = {MG_DTYPE_F32, MG_DTYPE_F32, MG_DTYPE_F32};
-    struct mg_op_desc op = product(shapes, dtypes);
     struct mg_time_policy policy = {.warm_up = 2, .repeats = 3, .apart = MG_WHOLE_CACHE};
-    struct mg_timing timing;
-    struct mg_error err;
-    seen_count = 0;
-    cr_assert_eq(mg_engine_time_op(&seeing, &op, NULL, NULL, &policy, &timing, &err), MG_OK, "%s", err.message);
+    struct mg_timing timing = watch(&backend, &policy);
     cr_expect_eq(seen_count, 80, "only %u runs in 5 samples", seen_count);
     for (uint32_t i = 1; i < seen_count; i++)
         cr_assert_neq(seen[0][i], seen[0][i - 1], "run %u finds what was just used", i);
     cr_expect_float_eq(timing.median_s, 5e-7, 1e-8, "%g s", timing.median_s);
-    mg_engine_free(&seeing, MG_PLACE_DEVICE, seeing.pool);
-    free(seeing.allocations);
 }
 
 /* An operator without operands shares none. */

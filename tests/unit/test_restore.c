@@ -178,6 +178,7 @@ Test(restore, rewrites_are_taken_from_the_plans_where_no_time_is_left_to_try_the
     cr_assert_eq(mg_search(g, &settings, &quiet, &arena, &first, &err), MG_OK, "%s", err.message);
     const struct mg_plan *starts[64];
     uint32_t rewritten = 0;
+    cr_assert_leq(first.front_count, 64u);
     for (uint32_t i = 0; i < first.front_count; i++) {
         starts[i] = first.front[i].plan;
         rewritten += (first.front[i].techniques & MG_TECHNIQUE_REWRITE) != 0;
