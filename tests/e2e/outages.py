@@ -1,6 +1,7 @@
 """The daemon that dies or is stopped in the middle of a job, and a store or disk that is not what it was.
 Nothing that was shown is lost, and the job goes on by itself."""
 import contextlib
+import errno
 import os
 import re
 import shutil
@@ -176,11 +177,15 @@ def small_disk(size):
         os.rmdir(folder)
 
 
-def fill(path, leave):
-    """Takes the space of the file system but for `leave` bytes."""
-    disk = os.statvfs(os.path.dirname(path))
+def fill(path):
+    """Takes all space of the file system, of which others may take some meanwhile."""
     with open(path, "wb") as file:
-        os.posix_fallocate(file.fileno(), 0, max(1, disk.f_bavail * disk.f_frsize - leave))
+        while free := os.statvfs(os.path.dirname(path)).f_bavail:
+            try:
+                return os.posix_fallocate(file.fileno(), 0, free * os.fstatvfs(file.fileno()).f_frsize)
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
 
 
 def said(daemon, event):
@@ -217,7 +222,7 @@ def test_disk_full(t):
         job_id = daemon.post("/optimize", job_body(30)).json["id"]
         plans = shown(daemon, job_id)
         ballast = os.path.join(folder, "ballast")
-        fill(ballast, 0)
+        fill(ballast)
         told = wait_until(lambda: said(daemon, "worker-error"), 60)
         t.check("the cause is named, and what to do", told and "No space left" in told[0] and "free space" in told[0], told)
         time.sleep(1)
