@@ -58,9 +58,9 @@ enum mg_code mg_prepared_run(struct mg_prepared *prepared, const void *const *in
 struct mg_time_policy {
     uint32_t warm_up, repeats; /* runs before, runs that count: at least one */
     double seconds;            /* stop repeating after as many, with what there is (at least 3 runs); 0: never */
-    uint64_t apart; /* bytes between two uses of an operand, its own operator's included, by what operands span, holes
-                       and all; 0: no others. At most as many as the device's last cache holds, which so has lost it, as
-                       is the rule when a plan comes to an operator: MG_WHOLE_CACHE */
+    uint64_t apart; /* bytes between two uses of an operand, its own operator's included, by the lines of a cache that
+                       operands touch; 0: no others. MG_WHOLE_CACHE: as many as the device's last one holds, which so
+                       has lost it, as is the rule when a plan comes to an operator */
     bool made;      /* not so the first operand, which as a rule the operator before has just made */
     /* 1 + the operand whose storage the first result takes, 0: none. A run then finds there the result of the last one
      * on the same operands. */

@@ -53,13 +53,24 @@ struct mg_engine {
     struct mg_engine_properties properties;
     struct mg_allocation *allocations; /* of device memory */
     size_t allocation_count, allocation_capacity;
-    void *pool; /* time.c: device memory for operands that are timed, kept between them */
-    uint64_t pool_bytes;
+    void *pool; /* pool.c */
+    uint64_t pool_bytes, pool_turn;
+    uint32_t pool_holders;
     uint64_t used_bytes, most_bytes; /* of device memory: by these; most_bytes 0: no limit */
     void *detail;
 };
 
 extern const struct mg_backend mg_backend_model, mg_backend_cpu, mg_backend_cuda;
+
+/* Device memory that timed operators and programs take turns in: what was written lasts until the next one takes it,
+ * `pool_turn` tells. There is as much as the largest needs; fresh memory costs more than most runs, so it is kept, all
+ * of it where programs hold it. Each turn has another place in it if there is room: memory is not equally fast
+ * everywhere, and what always lay at one place would take longer than another for no reason of its own. */
+enum mg_code mg_pool_take(struct mg_engine *engine, uint64_t bytes, void **out, struct mg_error *err);
+/* So many bytes can be taken after this, as long as nobody else takes the device's memory. */
+enum mg_code mg_pool_reserve(struct mg_engine *engine, uint64_t bytes, struct mg_error *err);
+/* Gives back what is more than a few times the cache, unless programs hold it. */
+void mg_pool_trim(struct mg_engine *engine);
 
 /* Attributes of a description; the schema guarantees their presence. */
 int64_t mg_prepared_int(const struct mg_prepared *p, enum mg_attr_key key);

@@ -185,6 +185,13 @@ uint64_t mg_operand_fill(const struct mg_op_desc *op, uint32_t i, const struct m
     return count;
 }
 
+bool mg_operand_is_anywhere(const struct mg_op_desc *op, uint32_t i)
+{
+    struct numbers n = {.op = op, .pitch = 1};
+    choose(&n, i);
+    return n.columns <= 1 && n.kind != PLACES;
+}
+
 /* ---- of a graph ---- */
 
 /* What a value must lie below; OPEN: no matter; COMPUTED_WITH: an index is computed with it, who knows how. */

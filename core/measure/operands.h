@@ -11,6 +11,9 @@
 uint64_t mg_operand_fill(const struct mg_op_desc *op, uint32_t i, const struct mg_strides *strides, void *memory,
                          uint64_t count);
 
+/* Whether the operator can read operand `i` from any place in what was written there. */
+bool mg_operand_is_anywhere(const struct mg_op_desc *op, uint32_t i);
+
 /* For a whole graph: rewrites the inputs of whole numbers that operators read by index, themselves or through views and
  * copies, so that they are spread over the axis as above; others stay. `values`: by value, NULL where it is computed.
  */

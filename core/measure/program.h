@@ -8,8 +8,9 @@
 
 struct mg_program;
 
-/* MG_ERR_NOMEM where the arena does not fit, MG_ERR_UNSUPPORTED where the engine cannot run an operator,
- * MG_ERR_REJECTED where the plan's boxes are wrong. Graph and plan may go afterwards. */
+/* All programs of an engine, and the operators that are timed on it, take turns in one memory: what one computed is
+ * gone when another is loaded or timed. MG_ERR_NOMEM where the arena does not fit, MG_ERR_UNSUPPORTED where the engine
+ * cannot run an operator, MG_ERR_REJECTED where the plan's boxes are wrong. Graph and plan may go afterwards. */
 enum mg_code mg_program_build(struct mg_engine *engine, const struct mg_graph *original, const struct mg_plan *plan,
                               uint64_t seed, struct mg_program **out, struct mg_error *err) MG_WARN_UNUSED;
 void mg_program_free(struct mg_program *program);
@@ -23,7 +24,8 @@ void mg_program_stop_when(struct mg_program *program, bool (*stop)(void *context
 /* Executes it once; seconds from the first action to the last one's end. MG_ERR_REJECTED: it wrote outside its arena.
  */
 enum mg_code mg_program_run(struct mg_program *program, double *seconds, struct mg_error *err) MG_WARN_UNUSED;
-/* Arrays of every output and updated value (by value of the original, NULL elsewhere), memory from `arena`. */
+/* Of the run just made; MG_ERR_INVALID where something else was loaded or timed since. Arrays of every output and
+ * updated value (by value of the original, NULL elsewhere), memory from `arena`. */
 enum mg_code mg_program_results(struct mg_program *program, double **results, struct mg_arena *arena,
                                 struct mg_error *err) MG_WARN_UNUSED;
 
@@ -37,9 +39,10 @@ struct mg_program_facts {
 void mg_program_facts(const struct mg_program *program, struct mg_program_facts *out);
 /* Times of operators (with their layouts) and of copies, measured alone on one engine, for all programs on it: plans
  * can be compared only by one price of what they share. What a plan has just made or read its device's cache still
- * holds: an operator has up to four times, with operands that it used just before, that lie a sixteenth or a quarter
- * of the cache back, and that left the cache, and each use a price between these, by how far back in the plan's course
- * its operands were used (program_reuse.c). Where its result takes an operand's storage it has times of its own. */
+ * holds: an operator has up to five times, with operands that it used just before, that lie a sixteenth, a quarter
+ * or half of the cache back, and that left the cache, and each use a price between these, by how far back in the plan's
+ * course its operands were used (program_reuse.c). Where its result takes an operand's storage it has times of its own.
+ */
 struct mg_program_prices;
 struct mg_program_prices *mg_program_prices_new(struct mg_engine *engine); /* NULL: out of memory */
 void mg_program_prices_free(struct mg_program_prices *prices);

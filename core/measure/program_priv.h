@@ -9,8 +9,9 @@
 
 enum kind { KIND_RUN, KIND_STORE, KIND_LOAD, KIND_WAIT };
 /* How far back what an instruction touches was touched before: no other than its own operands and results since then,
- * a sixteenth of what the device's last cache holds, a quarter, all of that. An operator has a time for each. */
-enum reuse { REUSE_OWN, REUSE_NEAR, REUSE_MIDDLE, REUSE_FAR, REUSES };
+ * a sixteenth of what the device's last cache is said to hold, a quarter, half of it, twice as much: others use it too,
+ * and it loses some of what it could hold and keeps some of what it could not. An operator has a time for each. */
+enum reuse { REUSE_OWN, REUSE_NEAR, REUSE_MIDDLE, REUSE_EDGE, REUSE_FAR, REUSES };
 struct instruction {
     enum kind kind;
     uint32_t op;           /* RUN: index of the distinct operator; STORE, LOAD: of the distinct copy */
@@ -61,9 +62,10 @@ struct mg_program {
     struct mg_arena arena, scratch;
     const struct mg_graph *original; /* while it is built */
     struct mg_engine *engine;
-    char *memory; /* guard, arena, guard */
+    char *memory;  /* guard, arena, guard; NULL: nowhere yet */
+    uint64_t turn; /* the pool's when it was placed there */
     uint64_t arena_bytes;
-    uint64_t *address; /* offsets in the arena, then addresses */
+    uint64_t *address; /* offsets in the arena, then addresses as of `memory` */
     size_t address_count, address_capacity;
     struct instruction *items;
     size_t count, capacity;
@@ -109,7 +111,9 @@ uint64_t mg_program_base(const struct mg_program *p);
 /* Bytes between two uses of an operand, mg_time_policy's `apart`. */
 uint64_t mg_program_apart(const struct mg_program *p, enum reuse reuse);
 
-/* One instruction; on a device it is only queued. */
+/* The arena has memory in the engine's pool; another if it was taken by others since. */
+enum mg_code mg_program_be_placed(struct mg_program *p, struct mg_error *err);
+/* One instruction of a program that is placed; on a device it is only queued. */
 enum mg_code mg_program_run_one(struct mg_program *p, const struct instruction *item, struct mg_error *err);
 /* MG_ERR_CANCELLED where mg_program_stop_when() says so. */
 enum mg_code mg_program_go_on(const struct mg_program *p, struct mg_error *err);

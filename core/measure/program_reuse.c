@@ -2,13 +2,15 @@
  * since, each counted once, tell whether it holds this still (the stack distance of Mattson et al., "Evaluation
  * techniques for storage hierarchies", 1970). Here they are counted by pieces of the arena that were last touched
  * together; a Fenwick tree over time has at each moment the bytes that were touched then and not since (after Bennett
- * and Kruskal, "LRU stack processing", 1975). What is written moves twice: a processor's cache fetches it before, and
+ * and Kruskal, "LRU stack processing", 1975). A box of many rows far from one another, as columns of a matrix are, is
+ * counted as one, by the lines that it touches. What is written moves twice: a processor's cache fetches it before, and
  * it leaves later. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "measure/program_priv.h"
+#include "measure/rows.h"
 
 enum { MOST_ROWS = 1024, FEWEST_TIMES = 1 << 12 };
 enum { LOOK = 1024 }; /* instructions from one look at whether to go on to the next */
@@ -16,11 +18,19 @@ enum { LOOK = 1024 }; /* instructions from one look at whether to go on to the n
 struct piece {
     uint64_t at, end; /* bytes of the arena; copies on the host lie behind it */
     uint32_t time;    /* from 1 */
+    bool hollow;      /* a comb was written here: its bytes are counted with that */
+};
+/* A box of many rows with gaps, counted apart from the pieces: what lies in its gaps was not touched. */
+struct comb {
+    uint64_t at, shape, held; /* shape: a hash of its rows; held: bytes of the lines that it touches */
+    uint32_t time;
 };
 struct trace {
     struct mg_arena *arena;
     struct piece *pieces; /* by address, without overlap */
     size_t count, capacity;
+    struct comb *combs;
+    size_t comb_count, comb_capacity;
     uint64_t *tree;      /* bytes by time */
     uint32_t now, times; /* times: the tree's */
     uint64_t apart[REUSES];
@@ -49,31 +59,60 @@ static uint64_t bytes_since(const struct trace *t, uint32_t time)
     return later - earlier;
 }
 
+/* When something was touched, wherever that is kept. */
+struct moment {
+    uint32_t *time;
+    uint64_t bytes;
+};
+
 static int latest_first(const void *a, const void *b)
 {
-    const struct piece *x = *(const struct piece *const *)a, *y = *(const struct piece *const *)b;
-    return (x->time < y->time) - (x->time > y->time);
+    uint32_t x = *((const struct moment *)a)->time, y = *((const struct moment *)b)->time;
+    return (x < y) - (x > y);
+}
+
+static uint64_t bytes_of(const struct piece *p)
+{
+    return p->hollow ? 0 : p->end - p->at;
+}
+
+static struct moment *list_moments(const struct trace *t)
+{
+    struct moment *list = MG_NEW_ARRAY(t->arena, struct moment, t->count + t->comb_count);
+    for (size_t i = 0; i < t->count; i++)
+        list[i] = (struct moment){&t->pieces[i].time, bytes_of(&t->pieces[i])};
+    for (size_t i = 0; i < t->comb_count; i++)
+        list[t->count + i] = (struct moment){&t->combs[i].time, t->combs[i].held};
+    qsort(list, t->count + t->comb_count, sizeof *list, latest_first);
+    return list;
+}
+
+/* What has no time any more goes. */
+static void forget(struct trace *t)
+{
+    size_t pieces = 0, combs = 0;
+    for (size_t i = 0; i < t->count; i++)
+        if (t->pieces[i].time)
+            t->pieces[pieces++] = t->pieces[i];
+    for (size_t i = 0; i < t->comb_count; i++)
+        if (t->combs[i].time)
+            t->combs[combs++] = t->combs[i];
+    t->count = pieces;
+    t->comb_count = combs;
 }
 
 /* What no cache can hold any more is forgotten; the others' times begin anew. */
 static void renumber(struct trace *t)
 {
     struct mg_arena_mark mark = mg_arena_mark(t->arena);
-    struct piece **order = MG_NEW_ARRAY(t->arena, struct piece *, t->count);
-    size_t kept = 0, left = 0;
-    uint64_t bytes = 0;
-    for (size_t i = 0; i < t->count; i++)
-        order[i] = &t->pieces[i];
-    qsort(order, t->count, sizeof *order, latest_first);
-    for (; kept < t->count && bytes <= t->apart[REUSE_FAR]; kept++)
-        bytes += order[kept]->end - order[kept]->at;
-    for (size_t i = 0; i < t->count; i++)
-        order[i]->time = i < kept ? (uint32_t)(kept - i) : 0;
+    struct moment *list = list_moments(t);
+    size_t kept = 0, all = t->count + t->comb_count;
+    for (uint64_t bytes = 0; kept < all && bytes <= t->apart[REUSE_FAR]; kept++)
+        bytes += list[kept].bytes;
+    for (size_t i = 0; i < all; i++)
+        *list[i].time = i < kept ? (uint32_t)(kept - i) : 0;
     mg_arena_rewind(t->arena, mark);
-    for (size_t i = 0; i < t->count; i++)
-        if (t->pieces[i].time)
-            t->pieces[left++] = t->pieces[i];
-    t->count = left;
+    forget(t);
     t->now = (uint32_t)kept;
     if (2 * kept > t->times) {
         t->times = 4 * (uint32_t)kept;
@@ -81,7 +120,9 @@ static void renumber(struct trace *t)
     }
     memset(t->tree, 0, (t->times + 1) * sizeof *t->tree);
     for (size_t i = 0; i < t->count; i++)
-        add(t, t->pieces[i].time, t->pieces[i].end - t->pieces[i].at);
+        add(t, t->pieces[i].time, bytes_of(&t->pieces[i]));
+    for (size_t i = 0; i < t->comb_count; i++)
+        add(t, t->combs[i].time, t->combs[i].held);
 }
 
 /* ---- shares ---- */
@@ -138,15 +179,35 @@ static uint64_t common_of(const struct piece *p, uint64_t at, uint64_t end)
     return (p->end < end ? p->end : end) - (p->at > at ? p->at : at);
 }
 
-static void count_pieces(struct trace *t, const struct piece *p, const struct piece *last, uint64_t at, uint64_t end)
+/* Bytes from `at` to `end`, of which each counts so many. */
+static void count_range(struct trace *t, uint64_t at, uint64_t end, double scale)
 {
     uint64_t known = 0;
-    for (; p < last; p++) {
-        uint64_t common = common_of(p, at, end);
-        count(t, (double)bytes_since(t, p->time), (double)common);
+    if (!t->shares)
+        return;
+    for (size_t i = first_after(t, at); i < t->count && t->pieces[i].at < end; i++) {
+        uint64_t common = common_of(&t->pieces[i], at, end);
+        count(t, (double)bytes_since(t, t->pieces[i].time), scale * (double)common);
         known += common;
     }
-    count(t, INFINITY, (double)(end - at - known));
+    count(t, INFINITY, scale * (double)(end - at - known));
+}
+
+/* These bytes are of the next moment; to be added to it. */
+static void mark_range(struct trace *t, uint64_t at, uint64_t end, bool hollow)
+{
+    size_t from = first_after(t, at), to = from, added_count = 0;
+    struct piece added[3];
+    for (; to < t->count && t->pieces[to].at < end; to++)
+        if (!t->pieces[to].hollow)
+            add(t, t->pieces[to].time, -common_of(&t->pieces[to], at, end));
+    if (from < to && t->pieces[from].at < at)
+        added[added_count++] = (struct piece){t->pieces[from].at, at, t->pieces[from].time, t->pieces[from].hollow};
+    added[added_count++] = (struct piece){at, end, t->now + 1, hollow};
+    if (from < to && t->pieces[to - 1].end > end)
+        added[added_count++] =
+            (struct piece){end, t->pieces[to - 1].end, t->pieces[to - 1].time, t->pieces[to - 1].hollow};
+    replace(t, from, to, added, added_count);
 }
 
 static void touch_range(struct trace *t, uint64_t at, uint64_t bytes)
@@ -155,87 +216,114 @@ static void touch_range(struct trace *t, uint64_t at, uint64_t bytes)
         return;
     if (t->now == t->times)
         renumber(t);
-    uint64_t end = at + bytes;
-    size_t from = first_after(t, at), to = from, added_count = 0;
-    struct piece added[3];
-    while (to < t->count && t->pieces[to].at < end)
-        to++;
-    if (t->shares)
-        count_pieces(t, t->pieces + from, t->pieces + to, at, end);
-    for (size_t i = from; i < to; i++)
-        add(t, t->pieces[i].time, -common_of(&t->pieces[i], at, end));
-    if (from < to && t->pieces[from].at < at)
-        added[added_count++] = (struct piece){t->pieces[from].at, at, t->pieces[from].time};
-    added[added_count++] = (struct piece){at, end, t->now + 1};
-    if (from < to && t->pieces[to - 1].end > end)
-        added[added_count++] = (struct piece){end, t->pieces[to - 1].end, t->pieces[to - 1].time};
-    replace(t, from, to, added, added_count);
+    count_range(t, at, at + bytes, 1);
+    mark_range(t, at, at + bytes, false);
     add(t, ++t->now, bytes);
 }
 
 /* ---- boxes ---- */
 
-/* A box in memory: rows of one length, one behind the other; a span where its rows are many and close, or too many. */
-struct rows {
-    uint64_t at, bytes; /* of a row */
-    uint32_t rank;      /* dimensions of rows */
-    int64_t dim[MG_MAX_RANK];
-    uint64_t step[MG_MAX_RANK]; /* bytes */
-    uint64_t count;
+struct box {
+    uint64_t at;
+    struct mg_rows rows;
+    bool written;
 };
 
-static struct rows rows_of(uint64_t at, const struct mg_shape *shape, const int64_t *stride, uint64_t size)
+/* Rows that are many and leave gaps. */
+static bool is_comb(const struct mg_rows *rows)
 {
-    struct rows rows = {.at = at, .count = 1};
-    int64_t length = 1, last = 0;
-    uint32_t d = shape->rank;
-    for (; d > 0 && (shape->dim[d - 1] == 1 || stride[d - 1] == length || stride[d - 1] == 0); d--)
-        length *= stride[d - 1] ? shape->dim[d - 1] : 1;
-    for (uint32_t i = 0; i < shape->rank; i++)
-        last += (shape->dim[i] - 1) * stride[i];
-    for (uint32_t i = 0; i < d; i++) {
-        if (stride[i] == 0 || shape->dim[i] == 1)
-            continue;
-        rows.dim[rows.rank] = shape->dim[i];
-        rows.step[rows.rank++] = (uint64_t)stride[i] * size;
-        rows.count *= (uint64_t)shape->dim[i];
-    }
-    rows.bytes = (uint64_t)length * size;
-    uint64_t span = ((uint64_t)last + 1) * size;
-    if (mg_shape_elements(shape) == 0)
-        rows.count = 0;
-    else if (rows.count > MOST_ROWS || 2 * rows.count * rows.bytes >= span)
-        rows = (struct rows){.at = at, .bytes = span, .count = 1};
-    return rows;
+    return rows->count > MOST_ROWS && 2 * rows->held < rows->span;
 }
 
-static void touch_rows(struct trace *t, const struct rows *rows)
+/* Rows that are to be touched one by one. */
+static bool is_loose(const struct mg_rows *rows)
 {
+    return rows->count <= MOST_ROWS && 2 * rows->count * rows->bytes < rows->span;
+}
+
+/* What it holds of the cache while its instruction runs. */
+static double own_of(const struct mg_rows *rows)
+{
+    return (double)(is_comb(rows) ? rows->held : is_loose(rows) ? rows->count * rows->bytes : rows->span);
+}
+
+static uint64_t hash_of(const struct mg_rows *rows)
+{
+    uint64_t words[2 + 2 * MG_MAX_RANK] = {rows->bytes, rows->rank};
+    for (uint32_t d = 0; d < rows->rank; d++) {
+        words[2 + 2 * d] = (uint64_t)rows->dim[d];
+        words[3 + 2 * d] = rows->step[d];
+    }
+    return mg_hash_words(words, 2 + 2 * rows->rank).lo;
+}
+
+static struct comb *find_comb(struct trace *t, uint64_t at, uint64_t shape)
+{
+    for (size_t i = t->comb_count; i-- > 0;)
+        if (t->combs[i].at == at && t->combs[i].shape == shape)
+            return &t->combs[i];
+    return NULL;
+}
+
+/* The same box as before, or else a part of what lies there. */
+static void touch_comb(struct trace *t, const struct box *box)
+{
+    uint64_t at = box->at, end = at + box->rows.span, held = box->rows.held, shape = hash_of(&box->rows);
+    if (t->now == t->times)
+        renumber(t);
+    struct comb *comb = find_comb(t, at, shape);
+    if (!comb)
+        count_range(t, at, end, (double)held / (double)box->rows.span);
+    else if (t->shares)
+        count(t, (double)bytes_since(t, comb->time), (double)held);
+    if (comb)
+        add(t, comb->time, -held);
+    else
+        comb = MG_PUSH(t->arena, t->combs, t->comb_count, t->comb_capacity);
+    *comb = (struct comb){at, shape, held, t->now + 1};
+    if (box->written)
+        mark_range(t, at, end, true);
+    add(t, ++t->now, held);
+}
+
+static void touch_loose(struct trace *t, const struct box *box)
+{
+    const struct mg_rows *rows = &box->rows;
     for (uint64_t i = 0; i < rows->count; i++) {
-        uint64_t at = rows->at, rest = i;
+        uint64_t at = box->at, rest = i;
         for (uint32_t d = rows->rank; d-- > 0; rest /= (uint64_t)rows->dim[d])
             at += rest % (uint64_t)rows->dim[d] * rows->step[d];
         touch_range(t, at, rows->bytes);
     }
 }
 
+static void touch(struct trace *t, const struct box *box)
+{
+    if (is_comb(&box->rows))
+        touch_comb(t, box);
+    else if (is_loose(&box->rows))
+        touch_loose(t, box);
+    else
+        touch_range(t, box->at, box->rows.span);
+}
+
 /* What is chosen by index is read where it is chosen: no more than the result has. */
-static struct rows rows_of_operand(const struct mg_prepared *prepared, uint32_t i, uint64_t at)
+static struct mg_rows rows_of_operand(const struct mg_prepared *prepared, uint32_t i)
 {
     const struct mg_op_desc *op = &prepared->op;
     uint64_t size = mg_dtype_size(op->in_dtype[i]);
-    struct rows rows = rows_of(at, &op->in_shape[i], prepared->in[i].at, size);
+    struct mg_rows rows = mg_rows_of(&op->in_shape[i], prepared->in[i].at, size);
     bool chosen = op->type == MG_OP_GATHER || op->type == MG_OP_GATHER_ELEMENTS || op->type == MG_OP_GATHER_ND;
     uint64_t most = (uint64_t)mg_shape_elements(&op->out_shape[0]) * size;
-    if (chosen && i == 0 && rows.count == 1 && rows.bytes > most)
-        rows.bytes = most;
+    if (chosen && i == 0 && own_of(&rows) > (double)most)
+        rows = (struct mg_rows){.bytes = most, .count = 1, .span = most, .held = most};
     return rows;
 }
 
-static struct rows rows_of_result(const struct mg_prepared *prepared, uint32_t i, uint64_t at)
+static struct mg_rows rows_of_result(const struct mg_prepared *prepared, uint32_t i)
 {
     const struct mg_op_desc *op = &prepared->op;
-    return rows_of(at, &op->out_shape[i], prepared->out[i].at, mg_dtype_size(op->out_dtype[i]));
+    return mg_rows_of(&op->out_shape[i], prepared->out[i].at, mg_dtype_size(op->out_dtype[i]));
 }
 
 /* ---- instructions ---- */
@@ -247,13 +335,16 @@ struct following {
 };
 
 /* Operands, then results. */
-static struct rows rows_at(const struct following *f, const struct instruction *item, uint32_t i)
+static struct box box_at(const struct following *f, const struct instruction *item, uint32_t i)
 {
-    const struct mg_prepared *prepared = f->program->ops[item->op].prepared;
+    const struct distinct *part = &f->program->ops[item->op];
     const uint64_t *address = f->program->address;
-    uint32_t in_count = prepared->op.in_count;
-    return i < in_count ? rows_of_operand(prepared, i, address[item->in + i] - f->base)
-                        : rows_of_result(prepared, i - in_count, address[item->out + i - in_count] - f->base);
+    uint32_t in_count = part->prepared->op.in_count;
+    if (i < in_count)
+        return (struct box){address[item->in + i] - f->base, rows_of_operand(part->prepared, i),
+                            i + 1 == part->in_place};
+    return (struct box){address[item->out + i - in_count] - f->base, rows_of_result(part->prepared, i - in_count),
+                        true};
 }
 
 /* A result in place is its operand. */
@@ -263,14 +354,14 @@ static void touch_op(struct trace *t, const struct following *f, const struct in
     const struct mg_op_desc *op = &part->prepared->op;
     uint32_t count = op->in_count + op->out_count, skipped = part->in_place ? op->in_count : count;
     for (uint32_t i = 0; i < count; i++) {
-        struct rows rows = rows_at(f, item, i);
-        t->own += i == skipped ? 0 : (double)(rows.count * rows.bytes);
+        struct box box = box_at(f, item, i);
+        t->own += i == skipped ? 0 : own_of(&box.rows);
     }
     for (uint32_t i = 0; i < count; i++) {
-        struct rows rows = rows_at(f, item, i);
-        t->moves = i >= op->in_count || i + 1 == part->in_place ? t->written : 1;
+        struct box box = box_at(f, item, i);
+        t->moves = box.written ? t->written : 1;
         if (i != skipped)
-            touch_rows(t, &rows);
+            touch(t, &box);
     }
 }
 
@@ -328,9 +419,9 @@ static enum mg_code follow_all(void *context, struct mg_error *err)
     t.tree = MG_NEW_ARRAY(t.arena, uint64_t, t.times + 1);
     for (size_t i = 0; i < p->given_count; i++) {
         const struct mg_located *place = &p->given[i].place;
-        struct rows rows = rows_of(place->offset, &place->shape, place->stride, mg_dtype_size(place->dtype));
+        struct box box = {place->offset, mg_rows_of(&place->shape, place->stride, mg_dtype_size(place->dtype)), true};
         if (!p->given[i].on_host)
-            touch_rows(&t, &rows);
+            touch(&t, &box);
     }
     for (size_t i = 0; i < p->count && !code; i++) {
         if (i % LOOK == 0)
@@ -355,6 +446,6 @@ enum mg_code mg_program_follow_reuse(struct mg_program *p, struct mg_error *err)
 
 uint64_t mg_program_apart(const struct mg_program *p, enum reuse reuse)
 {
-    static const uint64_t share[REUSES] = {0, 16, 4, 1};
-    return share[reuse] ? p->engine->properties.cache_bytes / share[reuse] : 0;
+    static const double share[REUSES] = {0, 1.0 / 16, 1.0 / 4, 1.0 / 2, 2};
+    return (uint64_t)(share[reuse] * (double)p->engine->properties.cache_bytes);
 }

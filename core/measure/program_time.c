@@ -18,7 +18,7 @@ struct mg_program_prices {
     struct price *slots;
     size_t count, capacity;
     struct mg_engine *engine;
-    char *flush; /* device memory, as much as its cache holds: copies leave through it; NULL until it is needed */
+    char *flush; /* device memory, twice what its cache holds: copies leave through it; NULL until it is needed */
 };
 
 struct mg_program_prices *mg_program_prices_new(struct mg_engine *engine)
@@ -110,11 +110,11 @@ struct pricing {
     double until;
 };
 
-/* As much of the flushing memory is copied onto the rest that so many bytes, at most the cache's, are touched. */
+/* So many bytes of the flushing memory are touched, by copying one half of it onto the other. */
 static enum mg_code touch_others(struct mg_program_prices *prices, uint64_t bytes, struct mg_error *err)
 {
     struct mg_engine *engine = prices->engine;
-    uint64_t half = engine->properties.cache_bytes / 2;
+    uint64_t half = engine->properties.cache_bytes;
     enum mg_code code = MG_OK;
     void *memory = prices->flush;
     if (!memory && half)
@@ -140,7 +140,8 @@ static enum mg_code time_copy(const struct pricing *job, const struct instructio
     enum mg_code code = MG_OK;
     if (mg_engine_knows_copy(p->engine, item->stream, item->bytes, seconds))
         return MG_OK;
-    code = mg_program_run_one(p, item, err);
+    code = mg_program_be_placed(p, err);
+    code = code ? code : mg_program_run_one(p, item, err);
     for (uint32_t i = 0; i < repeats && !code; i++) {
         code = apart > own ? touch_others(job->prices, apart - own, err) : MG_OK;
         double begin = mg_engine_clock(p->engine);
@@ -153,12 +154,13 @@ static enum mg_code time_copy(const struct pricing *job, const struct instructio
     return code;
 }
 
-/* Only where memory is further than the nearest caches, which do not care where a result goes: what is as short as
+/* Only where memory is further than a core's own cache, which does not care where a result goes: what is as short as
  * there runs many times for one sample, in place each time on the last one's result, and ends in zeros or infinities.
  */
 static bool may_be_in_place(const struct mg_program *p, const struct distinct *part, uint64_t apart)
 {
-    return apart > 0 || part->bytes > mg_program_apart(p, REUSE_NEAR);
+    enum { CORES_SHARE = 64 }; /* of the last cache */
+    return apart > 0 || part->bytes > p->engine->properties.cache_bytes / CORES_SHARE;
 }
 
 static enum mg_code time_alone(const struct pricing *job, const struct distinct *part, enum reuse reuse,
@@ -269,7 +271,8 @@ enum mg_code mg_program_predict(struct mg_program *p, const struct mg_time_polic
 
 enum mg_code mg_program_profile(struct mg_program *p, struct mg_error *err)
 {
-    enum mg_code code = mg_engine_wait(p->engine, err);
+    enum mg_code code = mg_program_be_placed(p, err);
+    code = code ? code : mg_engine_wait(p->engine, err);
     for (size_t i = 0; i < p->count && !code; i++) {
         const struct instruction *item = &p->items[i];
         double begin = mg_engine_clock(p->engine);

@@ -6,11 +6,12 @@
 
 #include "measure/measure_priv.h"
 #include "measure/operands.h"
+#include "measure/rows.h"
 
 const struct mg_time_policy mg_time_policy_default = {
     .warm_up = 2, .repeats = 15, .seconds = 0.5, .apart = MG_WHOLE_CACHE, .made = true};
 
-enum { MOST_INNER = 64, ALIGN = 512, STAGGER = 1536, BLOCK_BYTES = 1 << 18 };
+enum { MOST_INNER = 64, MOST_IN_GROUP = 64, ALIGN = 512, STAGGER = 1536, BLOCK_BYTES = 1 << 18 };
 static const double SHORTEST_SAMPLE = 2e-5;
 
 double mg_measure_clock(void)
@@ -55,11 +56,15 @@ void mg_timing_of(double *samples, uint32_t count, struct mg_timing *out)
 /* ---- operands ---- */
 
 /* Several sets of the same operands take turns, so many that between two turns of a set as many bytes are touched as
- * the policy says. With those that fill the device's last cache operands have left it when the set's turn comes, or at
- * least its nearer levels, as in a plan those have that were made long ago; code and scratch memory stay warm, as they
- * do there. Where the first operand has just been made, all sets share it. */
+ * the policy says. Boxes whose rows leave gaps lie in one another's, as many as fit: a group of sets has memory for
+ * each operand as often as its boxes need it, and what is not strided is there once for each set. With those that fill
+ * the device's last cache operands have left it when the set's turn comes, or at least its nearer levels, as in a plan
+ * those have that were made long ago; code and scratch memory stay warm, as they do there. Where the first operand has
+ * just been made, all sets share it. */
 struct operand {
-    uint64_t at, count, bytes; /* at: from the begin of a set */
+    uint64_t at, bytes;  /* of its room: from the begin of a group */
+    uint64_t room, fits; /* bytes from a room to the next; sets that have their boxes in one */
+    struct mg_rows rows;
     enum mg_dtype dtype;
     bool result;
 };
@@ -70,12 +75,13 @@ struct trial {
     struct mg_arena arena;
     struct operand *operands; /* then results */
     uint32_t count;
-    uint64_t set_bytes;
-    char *memory;        /* of all sets */
-    void **address;      /* of the set whose turn it is */
-    uint64_t sets, turn; /* turn: the set that is next */
-    uint32_t inner;      /* runs for one sample */
-    double clock_s;      /* what reading the clock takes: short samples would hold it */
+    uint64_t held;               /* bytes of the lines that a set touches */
+    uint64_t group, group_bytes; /* sets of a group */
+    char *memory;                /* of all groups */
+    void **address;              /* of the set whose turn it is */
+    uint64_t sets, turn;         /* turn: the set that is next */
+    uint32_t inner;              /* runs for one sample */
+    double clock_s;              /* what reading the clock takes: short samples would hold it */
 };
 
 static double cost_of_clock(const struct mg_engine *engine)
@@ -88,43 +94,80 @@ static double cost_of_clock(const struct mg_engine *engine)
     return least;
 }
 
-/* Elements from the first to the last, both included, of a strided box. */
-static uint64_t extent(const struct mg_shape *shape, const struct mg_strides *strides)
+static uint64_t room_for(uint64_t bytes)
 {
-    int64_t last = 0;
-    for (uint32_t d = 0; d < shape->rank; d++) {
-        if (shape->dim[d] == 0)
-            return 0;
-        last += (shape->dim[d] - 1) * strides->at[d];
-    }
-    return (uint64_t)last + 1;
+    return (bytes + STAGGER + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-/* One behind the other, but not all at the same place of their pages: processors take a load there for one of a store
- * just made, and wait. */
-static void lay_out(struct trial *t, uint32_t i, const struct mg_shape *shape, const struct mg_strides *strides,
-                    enum mg_dtype dtype, bool result)
+/* Of what is tiny, its place: there would be millions of sets. */
+static uint64_t held_of(const struct operand *operand)
+{
+    uint64_t share = room_for(operand->rows.span) / operand->fits;
+    return operand->rows.held > share ? operand->rows.held : share;
+}
+
+static void describe(struct trial *t, uint32_t i, const struct mg_shape *shape, const struct mg_strides *strides,
+                     enum mg_dtype dtype, bool result)
 {
     struct operand *operand = &t->operands[i];
-    operand->count = extent(shape, strides);
-    operand->bytes = operand->count * mg_dtype_size(dtype);
+    operand->rows = mg_rows_of(shape, strides->at, mg_dtype_size(dtype));
     operand->dtype = dtype;
     operand->result = result;
-    operand->at = t->set_bytes;
-    t->set_bytes += (operand->bytes + STAGGER + ALIGN - 1) / ALIGN * ALIGN;
+    operand->fits = 1;
+    if (result || mg_operand_is_anywhere(&t->prepared->op, i))
+        operand->fits = mg_rows_fit(&operand->rows);
+    t->held += held_of(operand);
 }
 
-static void lay_out_all(struct trial *t)
+static void describe_all(struct trial *t)
 {
     const struct mg_op_desc *op = &t->prepared->op;
     t->count = op->in_count + op->out_count;
     t->operands = MG_NEW_ARRAY(&t->arena, struct operand, t->count);
     for (uint32_t i = 0; i < op->in_count; i++)
-        lay_out(t, i, &op->in_shape[i], &t->prepared->in[i], op->in_dtype[i], false);
+        describe(t, i, &op->in_shape[i], &t->prepared->in[i], op->in_dtype[i], false);
     if (t->policy->in_place)
-        t->operands[op->in_count].result = true; /* without bytes of its own */
+        t->operands[op->in_count] = (struct operand){.fits = 1, .result = true}; /* without bytes of its own */
     for (uint32_t i = t->policy->in_place ? 1 : 0; i < op->out_count; i++)
-        lay_out(t, op->in_count + i, &op->out_shape[i], &t->prepared->out[i], op->out_dtype[i], true);
+        describe(t, op->in_count + i, &op->out_shape[i], &t->prepared->out[i], op->out_dtype[i], true);
+}
+
+static uint64_t sets_wanted(const struct trial *t)
+{
+    uint64_t cache = t->prepared->engine->properties.cache_bytes, apart = t->policy->apart;
+    apart = apart == MG_WHOLE_CACHE ? cache : apart;
+    return apart && t->held ? (apart + t->held - 1) / t->held + t->policy->made : 1;
+}
+
+/* As many sets as have place in the gaps of the one that has most. */
+static uint64_t sets_of_group(const struct trial *t)
+{
+    uint64_t most = 1;
+    for (uint32_t i = 0; i < t->count; i++)
+        most = t->operands[i].fits > most ? t->operands[i].fits : most;
+    most = most < t->sets ? most : t->sets;
+    return most < MOST_IN_GROUP ? most : MOST_IN_GROUP;
+}
+
+static uint64_t rooms_of(const struct trial *t, const struct operand *operand)
+{
+    return (t->group + operand->fits - 1) / operand->fits;
+}
+
+/* One behind the other, but not all at the same place of their pages: processors take a load there for one of a store
+ * just made, and wait. */
+static void lay_out(struct trial *t)
+{
+    t->sets = sets_wanted(t);
+    t->group = sets_of_group(t);
+    for (uint32_t i = 0; i < t->count; i++) {
+        struct operand *operand = &t->operands[i];
+        operand->fits = operand->fits < t->group ? operand->fits : t->group;
+        operand->bytes = operand->rows.span + (operand->fits - 1) * mg_rows_pitch(&operand->rows);
+        operand->room = room_for(operand->bytes);
+        operand->at = t->group_bytes;
+        t->group_bytes += rooms_of(t, operand) * operand->room;
+    }
 }
 
 /* A block from the host; on the device it is copied behind itself, twice as much each time: making random numbers would
@@ -146,10 +189,12 @@ static enum mg_code fill_operand(const struct trial *t, uint32_t i, void *block,
         more = done < operand->bytes - done ? done : operand->bytes - done;
         code = mg_engine_copy(engine, MG_STREAM_COMPUTE, to + done, to, more, err);
     }
+    for (uint64_t k = 1; k < rooms_of(t, operand) && code == MG_OK; k++)
+        code = mg_engine_copy(engine, MG_STREAM_COMPUTE, to + k * operand->room, to, operand->bytes, err);
     return code ? code : mg_engine_wait(engine, err);
 }
 
-static enum mg_code fill_set(const struct trial *t, struct mg_error *err)
+static enum mg_code fill_group(const struct trial *t, struct mg_error *err)
 {
     struct mg_engine *engine = t->prepared->engine;
     void *block;
@@ -162,50 +207,26 @@ static enum mg_code fill_set(const struct trial *t, struct mg_error *err)
     return code;
 }
 
-static uint64_t sets_wanted(const struct trial *t)
+static uint64_t groups_of(const struct trial *t)
 {
-    uint64_t cache = t->prepared->engine->properties.cache_bytes, apart = t->policy->apart;
-    apart = apart < cache ? apart : cache;
-    return apart && t->set_bytes ? (apart + t->set_bytes - 1) / t->set_bytes + t->policy->made : 1;
+    return (t->sets + t->group - 1) / t->group;
 }
 
-/* Fresh memory costs more than most runs: an engine keeps what its cache would fill. */
-static enum mg_code take_pool(struct mg_engine *engine, uint64_t bytes, struct mg_error *err)
-{
-    void *memory;
-    if (engine->pool_bytes >= bytes)
-        return MG_OK;
-    mg_engine_free(engine, MG_PLACE_DEVICE, engine->pool);
-    engine->pool = NULL;
-    engine->pool_bytes = 0;
-    enum mg_code code = mg_engine_alloc(engine, MG_PLACE_DEVICE, bytes, &memory, err);
-    if (code != MG_OK)
-        return code;
-    engine->pool = memory;
-    engine->pool_bytes = bytes;
-    return MG_OK;
-}
-
-static void give_pool_back(struct mg_engine *engine)
-{
-    if (engine->pool_bytes <= 2 * engine->properties.cache_bytes)
-        return;
-    mg_engine_free(engine, MG_PLACE_DEVICE, engine->pool);
-    engine->pool = NULL;
-    engine->pool_bytes = 0;
-}
-
-/* The first set, copied, then both, and so on: there may be thousands. */
-static enum mg_code fill_sets(struct trial *t, struct mg_error *err)
+/* The first group, copied, then both, and so on: there may be thousands. Once a block is full all others are copies of
+ * it, one after the other: so the first of these, whose turn is the first, was touched as long ago as any will be. */
+static enum mg_code fill_groups(struct trial *t, struct mg_error *err)
 {
     struct mg_engine *engine = t->prepared->engine;
+    uint64_t bytes = t->group_bytes, groups = groups_of(t),
+             block = bytes && bytes < BLOCK_BYTES ? BLOCK_BYTES / bytes : 1;
+    t->turn = block < groups ? block * t->group : 0;
     if (engine->backend->only_times)
         return MG_OK;
-    enum mg_code code = fill_set(t, err);
-    for (uint64_t done = 1, more; done < t->sets && code == MG_OK; done += more) {
-        more = done < t->sets - done ? done : t->sets - done;
-        code = mg_engine_copy(engine, MG_STREAM_COMPUTE, t->memory + done * t->set_bytes, t->memory,
-                              more * t->set_bytes, err);
+    enum mg_code code = fill_group(t, err);
+    for (uint64_t done = 1, more; done < groups && code == MG_OK; done += more) {
+        more = done < block ? done : block;
+        more = more < groups - done ? more : groups - done;
+        code = mg_engine_copy(engine, MG_STREAM_COMPUTE, t->memory + done * bytes, t->memory, more * bytes, err);
     }
     return code ? code : mg_engine_wait(engine, err);
 }
@@ -213,22 +234,32 @@ static enum mg_code fill_sets(struct trial *t, struct mg_error *err)
 /* With fewer sets than are wanted the time would be another: too little memory for them is an error. */
 static enum mg_code make_operands(struct trial *t, struct mg_error *err)
 {
-    lay_out_all(t);
-    t->sets = sets_wanted(t);
+    describe_all(t);
+    lay_out(t);
     t->address = MG_NEW_ARRAY(&t->arena, void *, t->count);
-    enum mg_code code = take_pool(t->prepared->engine, t->sets * t->set_bytes, err);
+    void *memory;
+    enum mg_code code = mg_pool_take(t->prepared->engine, groups_of(t) * t->group_bytes, &memory, err);
     if (code != MG_OK)
         return code;
-    t->memory = t->prepared->engine->pool;
+    t->memory = memory;
     t->clock_s = cost_of_clock(t->prepared->engine);
-    return fill_sets(t, err);
+    return fill_groups(t, err);
+}
+
+static char *place_of(const struct trial *t, const struct operand *operand, uint64_t set)
+{
+    uint64_t in_group = set % t->group;
+    return t->memory + set / t->group * t->group_bytes + operand->at + in_group / operand->fits * operand->room +
+           in_group % operand->fits * mg_rows_pitch(&operand->rows);
 }
 
 static void next_set(struct trial *t)
 {
-    char *set = t->memory + t->turn++ % t->sets * t->set_bytes;
-    for (uint32_t i = 0; i < t->count; i++)
-        t->address[i] = (i == 0 && t->policy->made && !t->operands[0].result ? t->memory : set) + t->operands[i].at;
+    uint64_t set = t->turn++ % t->sets;
+    for (uint32_t i = 0; i < t->count; i++) {
+        const struct operand *operand = &t->operands[i];
+        t->address[i] = place_of(t, operand, i == 0 && t->policy->made && !operand->result ? 0 : set);
+    }
     if (t->policy->in_place)
         t->address[t->prepared->op.in_count] = t->address[t->policy->in_place - 1];
 }
@@ -305,7 +336,7 @@ enum mg_code mg_prepared_time(struct mg_prepared *prepared, const struct mg_time
         return mg_prepared_refuse(prepared, err, prepared->unmeasurable);
     mg_arena_init(&t.arena, SIZE_MAX);
     enum mg_code code = mg_arena_guard(&t.arena, try_it, &t, err);
-    give_pool_back(prepared->engine);
+    mg_pool_trim(prepared->engine);
     mg_arena_release(&t.arena);
     return code;
 }

@@ -26,7 +26,7 @@
 #include "search/search.h"
 #include "zoo/zoo.h"
 
-enum { ROUNDS = 9, PRICINGS = 5, MOST_PLANS = 8, MOST_TRIES = 4, CANARIES = 25, MOST_OPTIONS = 12 };
+enum { ROUNDS = 9, PRICINGS = 3, MOST_PLANS = 8, MOST_TRIES = 4, CANARIES = 25, MOST_OPTIONS = 12 };
 #define RESOLUTION 0.03
 #define ASTRAY (2 * RESOLUTION) /* there is no use in going on */
 

@@ -187,8 +187,10 @@ static uint32_t distinct(const void *const *list)
     return found;
 }
 
-/* Times a product of three matrices of 16 KiB on a back end, in a cache of 1 MiB, and keeps the addresses. */
-static struct mg_timing watch(const struct mg_backend *backend, const struct mg_time_policy *policy)
+/* Times a product of three matrices of 16 KiB on a back end, in a cache of 1 MiB, and keeps the addresses; `in`: where
+ * elements of the operands lie, NULL: dense. */
+static struct mg_timing watch_strided(const struct mg_backend *backend, const struct mg_strides *in,
+                                      const struct mg_time_policy *policy)
 {
     struct mg_engine seeing = {.backend = backend, .properties = {.cache_bytes = 1 << 20}};
     struct mg_shape shapes[] = {*SHAPE(64, 64), *SHAPE(64, 64), *SHAPE(64, 64)};
@@ -197,10 +199,15 @@ static struct mg_timing watch(const struct mg_backend *backend, const struct mg_
     struct mg_timing timing;
     struct mg_error err;
     seen_count = 0;
-    cr_assert_eq(mg_engine_time_op(&seeing, &op, NULL, NULL, policy, &timing, &err), MG_OK, "%s", err.message);
+    cr_assert_eq(mg_engine_time_op(&seeing, &op, in, NULL, policy, &timing, &err), MG_OK, "%s", err.message);
     mg_engine_free(&seeing, MG_PLACE_DEVICE, seeing.pool);
     free(seeing.allocations);
     return timing;
+}
+
+static struct mg_timing watch(const struct mg_backend *backend, const struct mg_time_policy *policy)
+{
+    return watch_strided(backend, NULL, policy);
 }
 
 static const struct mg_backend seeing_backend = {
@@ -234,6 +241,25 @@ Test(measure, results_in_place_take_their_operand)
     for (uint32_t i = 0; i < seen_count; i++)
         cr_assert(seen[2][i] == seen[1][i] && seen[0][i] != seen[1][i], "%u", i);
     cr_expect_eq(distinct(seen[1]), 30, "%u", distinct(seen[1]));
+}
+
+/* Columns of a matrix of 1024: 16 such boxes of 16 KiB lie in 256 KiB, and there are as many sets as of dense ones. */
+Test(measure, strided_operands_lie_in_the_gaps_of_one_another)
+{
+    struct mg_strides in[2] = {{{1024, 1}}, {{64, 1}}};
+    struct mg_time_policy policy = {.repeats = 80, .apart = MG_WHOLE_CACHE};
+    watch_strided(&seeing_backend, in, &policy);
+    uint32_t sets = distinct(seen[0]);
+    cr_expect(sets >= 20 && sets <= 22, "%u sets", sets);
+    cr_expect(distinct(seen[1]) == sets && distinct(seen[2]) == sets);
+    for (uint32_t i = 0; i < seen_count; i++)
+        for (uint32_t k = 0; k < i; k++) {
+            int64_t between = (const char *)seen[0][i] - (const char *)seen[0][k];
+            cr_assert(between % 256 == 0 && (between || i % sets == k % sets), "turns %u, %u: %lld bytes", k, i,
+                      (long long)between);
+        }
+    int64_t next = (const char *)seen[0][1] - (const char *)seen[0][0];
+    cr_expect(next == 256, "%lld bytes from one to the next", (long long)next);
 }
 
 /* A clock whose reading takes a microsecond, and runs that take half of one. */

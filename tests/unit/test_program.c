@@ -138,6 +138,37 @@ static void check_parts(struct mg_program *program, const struct mg_program_pric
     cr_expect_float_eq(alone, mg_program_latency(program, prices), 1e-9);
 }
 
+/* Programs of one engine take turns in one memory: what the one computed is gone once the other is loaded, which says
+ * so, and no run of the one finds anything of the other's. */
+static enum mg_code take_turns(void *context, struct mg_error *err)
+{
+    struct mg_arena *arena = context;
+    struct mg_graph *g = training_graph(&nets[0], arena);
+    struct numbers n = reference(g, arena);
+    struct mg_program *program[2];
+    struct mg_plan *plan;
+    double seconds, **results = MG_NEW_ARRAY(arena, double *, g->value_count);
+    cr_assert_eq(mg_plan_original(g, mg_device_builtin("rtx3090"), arena, &plan, err), MG_OK);
+    for (int i = 0; i < 2; i++)
+        cr_assert_eq(mg_program_build(engine, g, plan, 3, &program[i], err), MG_OK);
+    cr_expect_eq(mg_program_results(program[0], results, arena, err), MG_ERR_INVALID, "nothing has run");
+    for (int i = 0; i < 6; i++) {
+        cr_assert_eq(mg_program_load(program[i % 2], n.given, err), MG_OK, "%s", err->message);
+        cr_expect_eq(mg_program_results(program[(i + 1) % 2], results, arena, err), MG_ERR_INVALID, "turn %d", i);
+        cr_assert_eq(mg_program_run(program[i % 2], &seconds, err), MG_OK, "%s", err->message);
+        cr_assert_eq(mg_program_results(program[i % 2], results, arena, err), MG_OK, "%s", err->message);
+        compare(&n, results, "one of two");
+    }
+    for (int i = 0; i < 2; i++)
+        mg_program_free(program[i]);
+    return MG_OK;
+}
+
+Test(program, programs_take_turns_in_one_memory)
+{
+    with_arena(take_turns);
+}
+
 /* Two plans that share all their operators have one price, and the second need not be timed; copies are priced too. */
 static enum mg_code share_prices(void *context, struct mg_error *err)
 {

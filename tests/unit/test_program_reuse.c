@@ -52,9 +52,10 @@ static void end(struct run *r)
     bench_close(&r->b);
 }
 
-static void expect_shares(const struct instruction *item, double own, double near, double middle, double far)
+static void expect_shares(const struct instruction *item, double own, double near, double middle, double edge,
+                          double far)
 {
-    const double want[REUSES] = {own, near, middle, far};
+    const double want[REUSES] = {own, near, middle, edge, far};
     for (int i = 0; i < REUSES; i++)
         cr_expect_float_eq(item->reuse[i], want[i], 1e-5, "share %d: %g, not %g", i, (double)item->reuse[i], want[i]);
 }
@@ -76,12 +77,14 @@ static const struct instruction *chain(struct run *r, uint64_t cache)
 Test(program_reuse, distances_are_the_bytes_touched_in_between)
 {
     struct run r = {0};
-    double far = log(7.0 / 3.5) / log(14.0 / 3.5), a = log(7.0 / 3) / log(10.0 / 3);
-    expect_shares(chain(&r, 14 * MIB), 1.0 / 4, 0, (1 - far) / 4, (2 + far) / 4);
+    double edge = log(7.0 / 5) / log(10.0 / 5), near = log(7.0 / 3) / log(10.0 / 3), far = log(7.0 / 3) / log(12.0 / 3);
+    expect_shares(chain(&r, 20 * MIB), 1.0 / 4, 0, (1 - edge) / 4, edge / 4, 2.0 / 4);
     end(&r);
-    expect_shares(chain(&r, 160 * MIB), (2 - a) / 4, a / 4, 0, 2.0 / 4);
+    expect_shares(chain(&r, 160 * MIB), (2 - near) / 4, near / 4, 0, 0, 2.0 / 4);
     end(&r);
-    expect_shares(chain(&r, 6 * MIB), 1.0 / 4, 0, 0, 3.0 / 4);
+    expect_shares(chain(&r, 6 * MIB), (2 - far) / 4, 0, 0, 0, (2 + far) / 4);
+    end(&r);
+    expect_shares(chain(&r, 3 * MIB), 1.0 / 4, 0, 0, 0, 3.0 / 4);
     end(&r);
 }
 
@@ -97,21 +100,21 @@ Test(program_reuse, results_in_place_are_their_operand)
     mg_graph_add_output(r.b.g, op1(&r.b, MG_OP_ADD, NULL, VALUES(a, b), NO_ATTRS));
     mg_graph_set_in_place(r.b.g, (mg_op)(r.b.g->op_count - 1), 0);
     const struct instruction *item = last_of(&r, 16 * MIB);
-    double far = log(7.0 / 4) / log(16.0 / 4);
+    double edge = log(7.0 / 4) / log(8.0 / 4);
     cr_expect_eq(r.program->ops[item->op].in_place, 1);
-    expect_shares(item, 1.0 / 3, 0, 2 * (1 - far) / 3, 2 * far / 3);
+    expect_shares(item, 1.0 / 3, 0, 2 * (1 - edge) / 3, 2 * edge / 3, 0);
     cr_expect_eq(r.program->ops[r.program->items[1].op].in_place, 0);
     end(&r);
 }
 
-/* Its operands alone are more than the cache holds, or there is none. */
-Test(program_reuse, operators_larger_than_the_cache_have_one_time)
+/* Its operands alone are twice what the cache holds, or there is none. */
+Test(program_reuse, operators_much_larger_than_the_cache_have_one_time)
 {
     struct run r = {0};
-    for (uint64_t cache = 0; cache <= 3 * MIB; cache += 3 * MIB) {
+    for (uint64_t cache = 0; cache <= 3 * MIB / 2; cache += 3 * MIB / 2) {
         const struct instruction *item = chain(&r, cache);
         const bool *wanted = r.program->ops[item->op].wanted;
-        expect_shares(item, 1, 0, 0, 0);
+        expect_shares(item, 1, 0, 0, 0, 0);
         for (int k = 0; k < REUSES; k++)
             cr_expect_eq(wanted[k], k == REUSE_OWN);
         end(&r);
@@ -131,10 +134,33 @@ Test(program_reuse, rows_of_a_box_are_touched_alone)
     exponential(&r, left);
     mg_graph_add_output(r.b.g, op1(&r.b, MG_OP_TANH, NULL, VALUES(x), NO_ATTRS));
     const struct instruction *item = last_of(&r, 16 * MIB);
-    double rest = log(8.5 / 4) / log(16.0 / 4);
+    double rest = log(8.5 / 8) / log(32.0 / 8);
     cr_expect_eq(r.program->count, 5, "the slice is a view");
-    expect_shares(item, (0.5 + 1.5 * (1 - rest)) / 6, 0, 0, (1.5 * rest + 4) / 6);
+    expect_shares(item, 0.5 / 6, 0, 0, 1.5 * (1 - rest) / 6, (1.5 * rest + 4) / 6);
     end(&r);
+}
+
+/* x of 16 MiB in 4096 rows; exp of 16 columns, of 256 KiB as its result; then tanh of these or of the next ones. Its
+ * own are half a MiB, as much as has passed since exp came to the same columns; from x to the others it is x, the first
+ * ones and their result. */
+Test(program_reuse, columns_are_counted_by_the_lines_that_they_touch)
+{
+    for (int64_t first = 0; first <= 16; first += 16) {
+        struct run r = {0};
+        bench_open(&r.b);
+        mg_value x = input(&r.b, "x", SHAPE(4096, 1024));
+        exponential(&r, op1(&r.b, MG_OP_SLICE, NULL, VALUES(x), ATTRS(LIST_OF(STARTS, 0, 0), LIST_OF(ENDS, 4096, 16))));
+        mg_value next =
+            op1(&r.b, MG_OP_SLICE, NULL, VALUES(x), ATTRS(LIST_OF(STARTS, 0, first), LIST_OF(ENDS, 4096, first + 16)));
+        mg_graph_add_output(r.b.g, op1(&r.b, MG_OP_TANH, NULL, VALUES(next), NO_ATTRS));
+        const struct instruction *item = last_of(&r, 16 * MIB);
+        double far = log(16.5 / 8) / log(32.0 / 8);
+        if (first == 0)
+            expect_shares(item, 1.0 / 3, 0, 0, 0, 2.0 / 3);
+        else
+            expect_shares(item, 0, 0, 0, (1 - far) / 3, (2 + far) / 3);
+        end(&r);
+    }
 }
 
 /* A mask of 4 KiB stands for all rows of a sum: 4 MiB and no more are its own, so that x lies 8 MiB back. */
@@ -147,10 +173,11 @@ Test(program_reuse, what_is_repeated_is_touched_once)
         b = exponential(&r, b);
     mg_value wide = op1(&r.b, MG_OP_EXPAND, NULL, VALUES(mask), ATTRS(LIST_OF(SHAPE, 512, 1024)));
     mg_graph_add_output(r.b.g, op1(&r.b, MG_OP_ADD, NULL, VALUES(x, wide), NO_ATTRS));
-    const struct instruction *item = last_of(&r, 16 * MIB);
-    double own = 4 + 1.0 / 256, moved = own + 2, far = log(8 / own) / log(16 / own);
-    cr_expect_float_eq(item->reuse[REUSE_OWN], 2 * (1 - far) / moved, 1e-3);
-    cr_expect_float_eq(item->reuse[REUSE_FAR], (4 + 2 * far) / moved, 1e-3);
+    const struct instruction *item = last_of(&r, 20 * MIB);
+    double moved = 6 + 1.0 / 256, edge = log(8.0 / 5) / log(10.0 / 5);
+    cr_expect_float_eq(item->reuse[REUSE_MIDDLE], 2 * (1 - edge) / moved, 1e-3);
+    cr_expect_float_eq(item->reuse[REUSE_EDGE], 2 * edge / moved, 1e-3);
+    cr_expect_float_eq(item->reuse[REUSE_FAR], 4 / moved, 1e-3);
     end(&r);
 }
 
@@ -166,8 +193,8 @@ Test(program_reuse, tables_are_read_where_they_are_chosen)
     mg_graph_add_output(r.b.g, rows);
     mg_graph_add_output(r.b.g, op1(&r.b, MG_OP_TANH, NULL, VALUES(a), NO_ATTRS));
     const struct instruction *item = last_of(&r, 16 * MIB);
-    double far = log((6 + 1.0 / 256) / 4) / log(16.0 / 4); /* a, the rows and where they come from, ids */
-    expect_shares(item, (1 - far) / 3, 0, 0, (2 + far) / 3);
+    double edge = log((6 + 1.0 / 256) / 4) / log(8.0 / 4); /* a, the rows and where they come from, ids */
+    expect_shares(item, (1 - edge) / 3, 0, 0, edge / 3, 2.0 / 3);
     end(&r);
 }
 
@@ -200,7 +227,7 @@ static void expect_loads(const struct mg_program *program, bool own, uint32_t *l
         if (own)
             cr_expect_geq(item->reuse[REUSE_OWN] + item->reuse[REUSE_NEAR], 0.5F);
         else
-            expect_shares(item, 0, 0, 0, 1);
+            expect_shares(item, 0, 0, 0, 0, 1);
     }
 }
 
