@@ -30,13 +30,35 @@ static enum mg_code repeat(struct mg_program *program, const struct mg_device_wa
     return code;
 }
 
-static enum mg_code repeat_until_good(struct mg_program *program, const struct mg_device_watch *watch,
-                                      double *const *given, struct mg_device_run *out, struct mg_error *err)
+struct taking {
+    struct mg_program *program;
+    double **results;
+    struct mg_arena *arena;
+};
+
+static enum mg_code take(void *context, struct mg_error *err)
 {
+    struct taking *t = context;
+    return mg_program_results(t->program, t->results, t->arena, err);
+}
+
+/* Guarded: running out of memory must not leave program and engine behind. */
+static enum mg_code take_results(struct taking *t, struct mg_error *err)
+{
+    return mg_arena_guard(t->arena, take, t, err);
+}
+
+/* Results are taken before anything else is asked: who looks at the device may time operators, where they lie. */
+static enum mg_code repeat_until_good(struct taking *t, const struct mg_device_watch *watch, double *const *given,
+                                      struct mg_device_run *out, struct mg_error *err)
+{
+    struct mg_arena_mark mark = mg_arena_mark(t->arena);
     enum mg_code code;
-    do
-        code = repeat(program, watch, given, out, err);
-    while (!code && watch && watch->again && watch->again(watch->context));
+    do {
+        mg_arena_rewind(t->arena, mark);
+        code = repeat(t->program, watch, given, out, err);
+        code = code ? code : take_results(t, err);
+    } while (!code && watch && watch->again && watch->again(watch->context));
     return code;
 }
 
@@ -59,18 +81,6 @@ static double predict(struct mg_program *program, const struct mg_device_watch *
     return code == MG_OK ? seconds : NAN;
 }
 
-struct taking {
-    struct mg_program *program;
-    double **results;
-    struct mg_arena *arena;
-};
-
-static enum mg_code take_results(void *context, struct mg_error *err)
-{
-    struct taking *t = context;
-    return mg_program_results(t->program, t->results, t->arena, err);
-}
-
 enum mg_code mg_device_run(struct mg_engine *engine, const struct mg_graph *g, const struct mg_plan *plan,
                            uint64_t seed, const struct mg_device_watch *watch, double *const *given, double **results,
                            struct mg_arena *arena, struct mg_device_run *out, struct mg_error *err)
@@ -81,9 +91,7 @@ enum mg_code mg_device_run(struct mg_engine *engine, const struct mg_graph *g, c
     if (!code && watch)
         mg_program_stop_when(program, watch->stop, watch->context);
     if (!code)
-        code = repeat_until_good(program, watch, given, out, err);
-    if (!code) /* guarded: running out of memory must not leave program and engine behind */
-        code = mg_arena_guard(arena, take_results, &(struct taking){program, results, arena}, err);
+        code = repeat_until_good(&(struct taking){program, results, arena}, watch, given, out, err);
     if (!code) {
         mg_program_facts(program, &out->facts);
         out->predicted_s = predict(program, watch);

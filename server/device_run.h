@@ -18,7 +18,7 @@ struct mg_device_watch {
     bool (*stop)(void *context);    /* asked between actions: true gives up, MG_ERR_CANCELLED before the last run */
     void (*between)(void *context); /* called between runs, and between operators while they are timed */
     bool (*again)(void *context);   /* called after the runs, before operators are timed: true runs it as often again;
-                                       NULL: it does not */
+                                       NULL: it does not; may time operators itself, as a canary does */
     void *context;
     double operators_until; /* mg_measure_clock() after which operators are not timed any more */
 };

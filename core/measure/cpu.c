@@ -323,16 +323,6 @@ static double cpu_now(void)
     return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
-/* Device memory is touched: the first touch takes longer than most operators. */
-static enum mg_code cpu_alloc(struct mg_engine *engine, enum mg_place place, uint64_t bytes, void **out,
-                              struct mg_error *err)
-{
-    enum mg_code code = mg_host_alloc(engine, place, bytes, out, err);
-    if (!code && place == MG_PLACE_DEVICE)
-        memset(*out, 0, bytes);
-    return code;
-}
-
 /* With what the cache of files would give up: without it, little is free wherever a machine has run for long. */
 static uint64_t cpu_free_memory(struct mg_engine *engine)
 {
@@ -346,6 +336,21 @@ static uint64_t cpu_free_memory(struct mg_engine *engine)
     if (file)
         fclose(file);
     return kibibytes << 10;
+}
+
+/* Device memory is touched: the first touch takes longer than most operators. What the machine has no memory for would
+ * end the process there. */
+static enum mg_code cpu_alloc(struct mg_engine *engine, enum mg_place place, uint64_t bytes, void **out,
+                              struct mg_error *err)
+{
+    uint64_t left = place == MG_PLACE_DEVICE ? cpu_free_memory(engine) : 0;
+    if (left && bytes > left)
+        return mg_fail(err, MG_ERR_NOMEM, "", "%llu bytes are more than the %llu that the machine has left",
+                       (unsigned long long)bytes, (unsigned long long)left);
+    enum mg_code code = mg_host_alloc(engine, place, bytes, out, err);
+    if (!code && place == MG_PLACE_DEVICE)
+        memset(*out, 0, bytes);
+    return code;
 }
 
 const struct mg_backend mg_backend_cpu = {

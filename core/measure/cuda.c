@@ -40,7 +40,7 @@ static enum mg_code describe(struct mg_engine *engine, struct cuda *cuda, struct
     int major = attribute(cuda, CUDA_ATTRIBUTE_MAJOR), minor = attribute(cuda, CUDA_ATTRIBUTE_MINOR), version = 0;
     size_t bytes = 0;
     snprintf(p->backend, sizeof p->backend, "cuda");
-    snprintf(p->backend_version, sizeof p->backend_version, "5");
+    snprintf(p->backend_version, sizeof p->backend_version, "6");
     TRY(driver->device_name(p->device, sizeof p->device, cuda->device), "the device's name");
     TRY(driver->device_memory(&bytes, cuda->device), "the device's memory");
     TRY(driver->driver_version(&version), "the driver's version");

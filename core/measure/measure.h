@@ -60,7 +60,7 @@ struct mg_time_policy {
     double seconds;            /* stop repeating after as many, with what there is (at least 3 runs); 0: never */
     uint64_t apart; /* bytes between two uses of an operand, its own operator's included, by the lines of a cache that
                        operands touch; 0: no others. MG_WHOLE_CACHE: as many as the device's last one holds, which so
-                       has lost it, as is the rule when a plan comes to an operator */
+                       has lost most of it, as is the rule when a plan comes to an operator */
     bool made;      /* not so the first operand, which as a rule the operator before has just made */
     /* 1 + the operand whose storage the first result takes, 0: none. A run then finds there the result of the last one
      * on the same operands. */
@@ -75,9 +75,9 @@ struct mg_timing {
     bool throttled;   /* it was slower than it could be, for heat or want of power */
 };
 extern const struct mg_time_policy mg_time_policy_default;
-/* On operands of its own, filled with random numbers. Out of memory, also for as many operands as lie `apart`, is
- * MG_ERR_NOMEM, a result and not a crash; MG_ERR_UNSUPPORTED: the operator runs, but by a stand-in whose time says
- * nothing about the device. */
+/* On operands of its own, filled with random numbers, where programs (program.h) had theirs. Out of memory, also for as
+ * many operands as lie `apart`, is MG_ERR_NOMEM, a result and not a crash; MG_ERR_UNSUPPORTED: the operator runs, but
+ * by a stand-in whose time says nothing about the device. */
 enum mg_code mg_prepared_time(struct mg_prepared *prepared, const struct mg_time_policy *policy, struct mg_timing *out,
                               struct mg_error *err) MG_WARN_UNUSED;
 /* Prepares, times and frees. */

@@ -54,7 +54,7 @@ struct mg_engine {
     struct mg_allocation *allocations; /* of device memory */
     size_t allocation_count, allocation_capacity;
     void *pool; /* pool.c */
-    uint64_t pool_bytes, pool_turn;
+    uint64_t pool_bytes, pool_turn, pool_held;
     uint32_t pool_holders;
     uint64_t used_bytes, most_bytes; /* of device memory: by these; most_bytes 0: no limit */
     void *detail;
@@ -62,14 +62,15 @@ struct mg_engine {
 
 extern const struct mg_backend mg_backend_model, mg_backend_cpu, mg_backend_cuda;
 
-/* Device memory that timed operators and programs take turns in: what was written lasts until the next one takes it,
- * `pool_turn` tells. There is as much as the largest needs; fresh memory costs more than most runs, so it is kept, all
- * of it where programs hold it. Each turn has another place in it if there is room: memory is not equally fast
- * everywhere, and what always lay at one place would take longer than another for no reason of its own. */
+/* Device memory that timed operators and programs take turns in: what was written lasts until the next one takes it, or
+ * it grows; `pool_turn` differs then. There is as much as the largest needs, and it is kept: fresh memory costs more
+ * than most runs. Each turn has another place in it if there is room: memory is not equally fast everywhere, and what
+ * always lay at one place would take longer than another for no reason of its own. MG_ERR_NOMEM: there is none then. */
 enum mg_code mg_pool_take(struct mg_engine *engine, uint64_t bytes, void **out, struct mg_error *err);
-/* So many bytes can be taken after this, as long as nobody else takes the device's memory. */
-enum mg_code mg_pool_reserve(struct mg_engine *engine, uint64_t bytes, struct mg_error *err);
-/* Gives back what is more than a few times the cache, unless programs hold it. */
+/* So much is kept until it is let go, for those that take it again and again. On failure nothing is held. */
+enum mg_code mg_pool_hold(struct mg_engine *engine, uint64_t bytes, struct mg_error *err);
+void mg_pool_let_go(struct mg_engine *engine);
+/* Gives it back where it is more than anybody holds and than a few times the cache. */
 void mg_pool_trim(struct mg_engine *engine);
 
 /* Attributes of a description; the schema guarantees their presence. */

@@ -298,12 +298,14 @@ static enum mg_code place_host(struct mg_program *p, struct mg_error *err)
 
 static enum mg_code make_memory(struct mg_program *p, struct mg_error *err)
 {
-    enum mg_code code = mg_pool_reserve(p->engine, p->arena_bytes + 2 * GUARD, err);
-    if (code)
-        return code;
-    for (size_t i = 0; i < p->address_count; i++)
-        p->address[i] += mg_program_base(p);
-    return place_host(p, err);
+    enum mg_code code = mg_pool_hold(p->engine, p->arena_bytes + 2 * GUARD, err);
+    p->holds_pool = code == MG_OK;
+    return code ? code : place_host(p, err);
+}
+
+uint64_t mg_program_base(const struct mg_program *p)
+{
+    return p->memory ? (uint64_t)(uintptr_t)p->memory + GUARD : 0;
 }
 
 /* The arena's next place. What lay in the last one is lost. */
@@ -315,25 +317,18 @@ static enum mg_code move(struct mg_program *p, struct mg_error *err)
     if (code)
         return code;
     p->memory = memory;
-    p->turn = p->engine->pool_turn;
     for (size_t i = 0; i < p->address_count; i++)
         p->address[i] += mg_program_base(p) - before;
-    return set_guards(p, err);
-}
-
-static bool is_placed(const struct mg_program *p)
-{
-    return p->memory && p->turn == p->engine->pool_turn;
+    code = set_guards(p, err);
+    if (!code)
+        p->turn = p->engine->pool_turn;
+    return code;
 }
 
 enum mg_code mg_program_be_placed(struct mg_program *p, struct mg_error *err)
 {
-    return is_placed(p) ? MG_OK : move(p, err);
-}
-
-uint64_t mg_program_base(const struct mg_program *p)
-{
-    return (uint64_t)(uintptr_t)p->memory + GUARD;
+    p->ran = false;
+    return p->memory && p->turn == p->engine->pool_turn ? MG_OK : move(p, err);
 }
 
 struct building {
@@ -379,7 +374,6 @@ enum mg_code mg_program_build(struct mg_engine *engine, const struct mg_graph *o
     if (!p)
         return mg_fail(err, MG_ERR_NOMEM, "", "out of memory");
     p->engine = engine;
-    engine->pool_holders++;
     mg_arena_init(&p->arena, SIZE_MAX);
     mg_arena_init(&p->scratch, SIZE_MAX);
     struct building b = {p, original, plan, seed};
@@ -399,8 +393,8 @@ void mg_program_free(struct mg_program *p)
     for (size_t i = 0; i < p->op_count; i++)
         mg_prepared_free(p->ops[i].prepared);
     mg_engine_free(p->engine, MG_PLACE_HOST, p->host_memory);
-    p->engine->pool_holders--;
-    mg_pool_trim(p->engine);
+    if (p->holds_pool)
+        mg_pool_let_go(p->engine);
     mg_arena_release(&p->scratch);
     mg_arena_release(&p->arena);
     free(p);
@@ -427,6 +421,7 @@ static enum mg_code upload(struct mg_program *p, const struct given *given, cons
 
 enum mg_code mg_program_load(struct mg_program *p, double *const *given, struct mg_error *err)
 {
+    p->ran = false;
     enum mg_code code = move(p, err);
     for (size_t i = 0; i < p->given_count && !code; i++) {
         const struct given *item = &p->given[i];
@@ -466,7 +461,7 @@ static enum mg_code download(struct mg_program *p, const struct given *result, d
 enum mg_code mg_program_results(struct mg_program *p, double **results, struct mg_arena *arena, struct mg_error *err)
 {
     enum mg_code code = MG_OK;
-    if (!is_placed(p))
+    if (!p->ran || p->turn != p->engine->pool_turn)
         return mg_fail(err, MG_ERR_INVALID, "", "the plan was not executed, or others have used its memory since");
     for (size_t v = 0; v < p->value_count; v++)
         results[v] = NULL;
@@ -546,7 +541,9 @@ enum mg_code mg_program_run(struct mg_program *p, double *seconds, struct mg_err
     enum mg_code end = mg_engine_wait(p->engine, code ? &ignored : err);
     code = code ? code : end;
     *seconds = mg_engine_clock(p->engine) - begin;
-    return code ? code : mg_program_check_guards(p, err);
+    code = code ? code : mg_program_check_guards(p, err);
+    p->ran = code == MG_OK;
+    return code;
 }
 
 void mg_program_facts(const struct mg_program *p, struct mg_program_facts *out)

@@ -9,7 +9,8 @@
 struct mg_program;
 
 /* All programs of an engine, and the operators that are timed on it, take turns in one memory: what one computed is
- * gone when another is loaded or timed. MG_ERR_NOMEM where the arena does not fit, MG_ERR_UNSUPPORTED where the engine
+ * gone when another is built, loaded, run or timed. MG_ERR_NOMEM where the arena does not fit, which may be so later
+ * too, where others took the device's memory: loading, running and timing say so. MG_ERR_UNSUPPORTED where the engine
  * cannot run an operator, MG_ERR_REJECTED where the plan's boxes are wrong. Graph and plan may go afterwards. */
 enum mg_code mg_program_build(struct mg_engine *engine, const struct mg_graph *original, const struct mg_plan *plan,
                               uint64_t seed, struct mg_program **out, struct mg_error *err) MG_WARN_UNUSED;
@@ -21,7 +22,8 @@ enum mg_code mg_program_load(struct mg_program *program, double *const *given, s
 /* From now on running and pricing ask now and then, between actions, whether to give up, and do where `stop` says so
  * (MG_ERR_CANCELLED). NULL: nobody is asked. */
 void mg_program_stop_when(struct mg_program *program, bool (*stop)(void *context), void *context);
-/* Executes it once; seconds from the first action to the last one's end. MG_ERR_REJECTED: it wrote outside its arena.
+/* Executes it once, on what lies there where nothing was loaded; seconds from the first action to the last one's end.
+ * MG_ERR_REJECTED: it wrote outside its arena.
  */
 enum mg_code mg_program_run(struct mg_program *program, double *seconds, struct mg_error *err) MG_WARN_UNUSED;
 /* Of the run just made; MG_ERR_INVALID where something else was loaded or timed since. Arrays of every output and

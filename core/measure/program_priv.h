@@ -62,8 +62,9 @@ struct mg_program {
     struct mg_arena arena, scratch;
     const struct mg_graph *original; /* while it is built */
     struct mg_engine *engine;
-    char *memory;  /* guard, arena, guard; NULL: nowhere yet */
-    uint64_t turn; /* the pool's when it was placed there */
+    char *memory;         /* guard, arena, guard; NULL: nowhere yet */
+    uint64_t turn;        /* the pool's when it was placed there */
+    bool holds_pool, ran; /* ran: to the end, and nothing else was done with its memory since */
     uint64_t arena_bytes;
     uint64_t *address; /* offsets in the arena, then addresses as of `memory` */
     size_t address_count, address_capacity;
@@ -106,12 +107,12 @@ void mg_program_end_order(struct mg_program *p);
 
 /* Sets each instruction's `reuse` (program_reuse.c), once. */
 enum mg_code mg_program_follow_reuse(struct mg_program *p, struct mg_error *err);
-/* The arena's first address. */
+/* The arena's first address; 0 before it has one, which those of its operands count from then. */
 uint64_t mg_program_base(const struct mg_program *p);
 /* Bytes between two uses of an operand, mg_time_policy's `apart`. */
 uint64_t mg_program_apart(const struct mg_program *p, enum reuse reuse);
 
-/* The arena has memory in the engine's pool; another if it was taken by others since. */
+/* The arena has memory in the engine's pool, another if that was taken by others since; results there are none then. */
 enum mg_code mg_program_be_placed(struct mg_program *p, struct mg_error *err);
 /* One instruction of a program that is placed; on a device it is only queued. */
 enum mg_code mg_program_run_one(struct mg_program *p, const struct instruction *item, struct mg_error *err);

@@ -3,8 +3,9 @@
  * techniques for storage hierarchies", 1970). Here they are counted by pieces of the arena that were last touched
  * together; a Fenwick tree over time has at each moment the bytes that were touched then and not since (after Bennett
  * and Kruskal, "LRU stack processing", 1975). A box of many rows far from one another, as columns of a matrix are, is
- * counted as one, by the lines that it touches. What is written moves twice: a processor's cache fetches it before, and
- * it leaves later. */
+ * counted as one, by the lines that it touches: a comb. What is read by one is taken to lie as far back as when the
+ * same was touched before, or else as what lies there; where one is written, all that it spans is taken to be of that
+ * time. What is written moves twice: a processor's cache fetches it before, and it leaves later. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +23,8 @@ struct piece {
 };
 /* A box of many rows with gaps, counted apart from the pieces: what lies in its gaps was not touched. */
 struct comb {
-    uint64_t at, shape, held; /* shape: a hash of its rows; held: bytes of the lines that it touches */
+    uint64_t at, end, held; /* held: bytes of the lines that it touches */
+    uint64_t shape;         /* a hash of its rows */
     uint32_t time;
 };
 struct trace {
@@ -193,6 +195,16 @@ static void count_range(struct trace *t, uint64_t at, uint64_t end, double scale
     count(t, INFINITY, scale * (double)(end - at - known));
 }
 
+/* Combs that lie there are nothing of their own any more. */
+static void drop_combs(struct trace *t, uint64_t at, uint64_t end)
+{
+    for (size_t i = 0; i < t->comb_count; i++)
+        while (i < t->comb_count && t->combs[i].at >= at && t->combs[i].end <= end) {
+            add(t, t->combs[i].time, -t->combs[i].held);
+            t->combs[i] = t->combs[--t->comb_count];
+        }
+}
+
 /* These bytes are of the next moment; to be added to it. */
 static void mark_range(struct trace *t, uint64_t at, uint64_t end, bool hollow)
 {
@@ -217,6 +229,7 @@ static void touch_range(struct trace *t, uint64_t at, uint64_t bytes)
     if (t->now == t->times)
         renumber(t);
     count_range(t, at, at + bytes, 1);
+    drop_combs(t, at, at + bytes);
     mark_range(t, at, at + bytes, false);
     add(t, ++t->now, bytes);
 }
@@ -238,13 +251,13 @@ static bool is_comb(const struct mg_rows *rows)
 /* Rows that are to be touched one by one. */
 static bool is_loose(const struct mg_rows *rows)
 {
-    return rows->count <= MOST_ROWS && 2 * rows->count * rows->bytes < rows->span;
+    return rows->count <= MOST_ROWS && 2 * rows->held < rows->span;
 }
 
 /* What it holds of the cache while its instruction runs. */
 static double own_of(const struct mg_rows *rows)
 {
-    return (double)(is_comb(rows) ? rows->held : is_loose(rows) ? rows->count * rows->bytes : rows->span);
+    return (double)(is_comb(rows) || is_loose(rows) ? rows->held : rows->span);
 }
 
 static uint64_t hash_of(const struct mg_rows *rows)
@@ -280,10 +293,17 @@ static void touch_comb(struct trace *t, const struct box *box)
         add(t, comb->time, -held);
     else
         comb = MG_PUSH(t->arena, t->combs, t->comb_count, t->comb_capacity);
-    *comb = (struct comb){at, shape, held, t->now + 1};
+    *comb = (struct comb){at, end, held, shape, t->now + 1};
     if (box->written)
         mark_range(t, at, end, true);
     add(t, ++t->now, held);
+}
+
+/* Whole lines. */
+static void touch_row(struct trace *t, uint64_t at, uint64_t bytes)
+{
+    uint64_t begin = at / MG_LINE * MG_LINE, end = (at + bytes + MG_LINE - 1) / MG_LINE * MG_LINE;
+    touch_range(t, begin, end - begin);
 }
 
 static void touch_loose(struct trace *t, const struct box *box)
@@ -293,7 +313,7 @@ static void touch_loose(struct trace *t, const struct box *box)
         uint64_t at = box->at, rest = i;
         for (uint32_t d = rows->rank; d-- > 0; rest /= (uint64_t)rows->dim[d])
             at += rest % (uint64_t)rows->dim[d] * rows->step[d];
-        touch_range(t, at, rows->bytes);
+        touch_row(t, at, rows->bytes);
     }
 }
 

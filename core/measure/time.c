@@ -11,7 +11,7 @@
 const struct mg_time_policy mg_time_policy_default = {
     .warm_up = 2, .repeats = 15, .seconds = 0.5, .apart = MG_WHOLE_CACHE, .made = true};
 
-enum { MOST_INNER = 64, MOST_IN_GROUP = 64, ALIGN = 512, STAGGER = 1536, BLOCK_BYTES = 1 << 18 };
+enum { MOST_INNER = 64, MOST_FITS = 64, ALIGN = 512, STAGGER = 1536, BLOCK_BYTES = 1 << 18 };
 static const double SHORTEST_SAMPLE = 2e-5;
 
 double mg_measure_clock(void)
@@ -62,9 +62,9 @@ void mg_timing_of(double *samples, uint32_t count, struct mg_timing *out)
  * those have that were made long ago; code and scratch memory stay warm, as they do there. Where the first operand has
  * just been made, all sets share it. */
 struct operand {
-    uint64_t at, bytes;  /* of its room: from the begin of a group */
-    uint64_t room, fits; /* bytes from a room to the next; sets that have their boxes in one */
     struct mg_rows rows;
+    uint64_t fits;            /* sets that have their boxes in one room */
+    uint64_t at, bytes, room; /* from the begin of a group to its first room; of a room, and from one to the next */
     enum mg_dtype dtype;
     bool result;
 };
@@ -99,7 +99,8 @@ static uint64_t room_for(uint64_t bytes)
     return (bytes + STAGGER + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-/* Of what is tiny, its place: there would be millions of sets. */
+/* At least its share of a room: of what is tiny there would be millions of sets, and where few boxes fit into the gaps
+ * of one another memory for as many as fill a cache would be many times that. */
 static uint64_t held_of(const struct operand *operand)
 {
     uint64_t share = room_for(operand->rows.span) / operand->fits;
@@ -113,9 +114,8 @@ static void describe(struct trial *t, uint32_t i, const struct mg_shape *shape, 
     operand->rows = mg_rows_of(shape, strides->at, mg_dtype_size(dtype));
     operand->dtype = dtype;
     operand->result = result;
-    operand->fits = 1;
-    if (result || mg_operand_is_anywhere(&t->prepared->op, i))
-        operand->fits = mg_rows_fit(&operand->rows);
+    operand->fits = result || mg_operand_is_anywhere(&t->prepared->op, i) ? mg_rows_fit(&operand->rows) : 1;
+    operand->fits = operand->fits < MOST_FITS ? operand->fits : MOST_FITS;
     t->held += held_of(operand);
 }
 
@@ -139,14 +139,14 @@ static uint64_t sets_wanted(const struct trial *t)
     return apart && t->held ? (apart + t->held - 1) / t->held + t->policy->made : 1;
 }
 
-/* As many sets as have place in the gaps of the one that has most. */
+/* As many sets as have place in the gaps of the one that has most, or less, so that all groups have about as many. */
 static uint64_t sets_of_group(const struct trial *t)
 {
     uint64_t most = 1;
     for (uint32_t i = 0; i < t->count; i++)
         most = t->operands[i].fits > most ? t->operands[i].fits : most;
-    most = most < t->sets ? most : t->sets;
-    return most < MOST_IN_GROUP ? most : MOST_IN_GROUP;
+    uint64_t groups = (t->sets + most - 1) / most;
+    return (t->sets + groups - 1) / groups;
 }
 
 static uint64_t rooms_of(const struct trial *t, const struct operand *operand)
@@ -162,10 +162,12 @@ static void lay_out(struct trial *t)
     t->group = sets_of_group(t);
     for (uint32_t i = 0; i < t->count; i++) {
         struct operand *operand = &t->operands[i];
-        operand->fits = operand->fits < t->group ? operand->fits : t->group;
-        operand->bytes = operand->rows.span + (operand->fits - 1) * mg_rows_pitch(&operand->rows);
-        operand->room = room_for(operand->bytes);
+        uint64_t used = operand->fits < t->group ? operand->fits : t->group;
         operand->at = t->group_bytes;
+        if (operand->rows.count == 0)
+            continue;
+        operand->bytes = operand->rows.span + (used - 1) * operand->rows.pitch;
+        operand->room = room_for(operand->bytes);
         t->group_bytes += rooms_of(t, operand) * operand->room;
     }
 }
@@ -189,7 +191,7 @@ static enum mg_code fill_operand(const struct trial *t, uint32_t i, void *block,
         more = done < operand->bytes - done ? done : operand->bytes - done;
         code = mg_engine_copy(engine, MG_STREAM_COMPUTE, to + done, to, more, err);
     }
-    for (uint64_t k = 1; k < rooms_of(t, operand) && code == MG_OK; k++)
+    for (uint64_t k = 1; operand->room && k < rooms_of(t, operand) && code == MG_OK; k++)
         code = mg_engine_copy(engine, MG_STREAM_COMPUTE, to + k * operand->room, to, operand->bytes, err);
     return code ? code : mg_engine_wait(engine, err);
 }
@@ -213,13 +215,14 @@ static uint64_t groups_of(const struct trial *t)
 }
 
 /* The first group, copied, then both, and so on: there may be thousands. Once a block is full all others are copies of
- * it, one after the other: so the first of these, whose turn is the first, was touched as long ago as any will be. */
+ * it, one after the other: so the first of these, whose turn is the first, was touched as long ago as any will be. Of a
+ * single group it is the second set: the first one's rooms were read for all others. */
 static enum mg_code fill_groups(struct trial *t, struct mg_error *err)
 {
     struct mg_engine *engine = t->prepared->engine;
     uint64_t bytes = t->group_bytes, groups = groups_of(t),
              block = bytes && bytes < BLOCK_BYTES ? BLOCK_BYTES / bytes : 1;
-    t->turn = block < groups ? block * t->group : 0;
+    t->turn = block < groups ? block * t->group : t->sets > 1;
     if (engine->backend->only_times)
         return MG_OK;
     enum mg_code code = fill_group(t, err);
@@ -250,7 +253,7 @@ static char *place_of(const struct trial *t, const struct operand *operand, uint
 {
     uint64_t in_group = set % t->group;
     return t->memory + set / t->group * t->group_bytes + operand->at + in_group / operand->fits * operand->room +
-           in_group % operand->fits * mg_rows_pitch(&operand->rows);
+           in_group % operand->fits * operand->rows.pitch;
 }
 
 static void next_set(struct trial *t)

@@ -389,8 +389,8 @@ static void answer_and_exit(struct bench *b, const struct network *n, struct ans
     _exit(0);
 }
 
-/* In a process of its own: where others were measured before, the arena of one plan or the other may lie in memory that
- * takes twice as long, for as long as it lives. */
+/* In a process of its own, with memory of its own: where others were measured before it may be another kind of memory,
+ * that takes twice as long. */
 static enum mg_code run_apart(struct bench *b, const struct network *n, struct outcome *out, struct mg_error *err)
 {
     struct answer *answer = mmap(NULL, sizeof *answer, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -4,11 +4,14 @@
 #include <string.h>
 
 #include "exec/exec.h"
+#include "measure/calibrate.h"
 #include "server/device_run.h"
 #include "zoo/zoo.h"
 
-/* r: between runs or operators, a: after all runs, which are had again so often. */
+/* r: between runs or operators, a: after all runs, which are had again so often; a canary is taken there, in the memory
+ * that the plan had. */
 struct course {
+    struct mg_engine *engine;
     char at[4096];
     size_t length, tries, stop_after; /* told to stop after so many letters */
 };
@@ -33,6 +36,9 @@ static void between(void *context)
 static bool again(void *context)
 {
     struct course *c = context;
+    struct mg_error err = {0};
+    double seconds;
+    cr_assert_eq(mg_engine_canary(c->engine, &seconds, &err), MG_OK, "%s", err.message);
     keep(c, 'a');
     return --c->tries > 0;
 }
@@ -53,6 +59,7 @@ static struct mg_device_run run(struct course *c, enum mg_code *code)
     const struct mg_device_watch watch = {
         .stop = stop, .between = between, .again = again, .context = c, .operators_until = INFINITY};
     cr_assert_eq(mg_engine_open("cpu", &engine, &err), MG_OK);
+    c->engine = engine;
     cr_assert_eq(mg_plan_original(g, mg_device_builtin("rtx3090"), &arena, &plan, &err), MG_OK);
     double **results = MG_NEW_ARRAY(&arena, double *, g->value_count);
     *code =

@@ -262,6 +262,20 @@ Test(measure, strided_operands_lie_in_the_gaps_of_one_another)
     cr_expect(next == 256, "%lld bytes from one to the next", (long long)next);
 }
 
+Test(measure, strided_operands_may_be_shared_or_in_place)
+{
+    struct mg_strides in[2] = {{{1024, 1}}, {{64, 1}}};
+    struct mg_time_policy policy = {.repeats = 80, .apart = MG_WHOLE_CACHE, .made = true};
+    watch_strided(&seeing_backend, in, &policy);
+    cr_expect(distinct(seen[0]) == 1 && distinct(seen[1]) > 20 && distinct(seen[2]) == distinct(seen[1]));
+    policy.made = false;
+    policy.in_place = 1;
+    watch_strided(&seeing_backend, in, &policy);
+    for (uint32_t i = 0; i < seen_count; i++)
+        cr_assert(seen[2][i] == seen[0][i] && seen[0][i] != seen[1][i], "%u", i);
+    cr_expect(distinct(seen[0]) > 20 && distinct(seen[1]) == distinct(seen[0]), "%u", distinct(seen[0]));
+}
+
 /* A clock whose reading takes a microsecond, and runs that take half of one. */
 static double slow_clock;
 static double read_slowly(void)

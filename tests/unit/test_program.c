@@ -169,6 +169,59 @@ Test(program, programs_take_turns_in_one_memory)
     with_arena(take_turns);
 }
 
+static struct mg_program *original_of(const struct numbers *n, struct mg_arena *arena, struct mg_program_facts *facts)
+{
+    struct mg_error err = {0};
+    struct mg_program *program;
+    struct mg_plan *plan;
+    cr_assert_eq(mg_plan_original(n->g, mg_device_builtin("rtx3090"), arena, &plan, &err), MG_OK);
+    cr_assert_eq(mg_program_build(engine, n->g, plan, 3, &program, &err), MG_OK, "%s", err.message);
+    mg_program_facts(program, facts);
+    return program;
+}
+
+static enum mg_code load_and_run(struct mg_program *program, const struct numbers *n, struct mg_error *err)
+{
+    double seconds;
+    enum mg_code code = mg_program_load(program, n->given, err);
+    return code ? code : mg_program_run(program, &seconds, err);
+}
+
+/* One that needs more memory is built while another's results lie there, and again where there is no memory for it:
+ * these are lost, and the other runs as before wherever it lies now. */
+static enum mg_code outgrow(void *context, struct mg_error *err)
+{
+    struct mg_arena *arena = context;
+    struct numbers small = reference(training_graph(&nets[2], arena), arena),
+                   large = reference(training_graph(&nets[0], arena), arena);
+    struct mg_program_facts few, many;
+    double **results = MG_NEW_ARRAY(arena, double *, small.g->value_count + large.g->value_count);
+    struct mg_program *a = original_of(&small, arena, &few);
+    cr_assert_eq(mg_program_load(a, small.given, err), MG_OK, "%s", err->message);
+    cr_expect_eq(mg_program_results(a, results, arena, err), MG_ERR_INVALID, "it was not executed");
+    cr_assert_eq(load_and_run(a, &small, err), MG_OK, "%s", err->message);
+    struct mg_program *b = original_of(&large, arena, &many);
+    cr_assert_gt(many.arena_bytes, few.arena_bytes);
+    cr_expect_eq(mg_program_results(a, results, arena, err), MG_ERR_INVALID);
+    for (int turn = 0; turn < 4; turn++) {
+        cr_assert_eq(load_and_run(a, &small, err), MG_OK, "%s", err->message);
+        cr_assert_eq(mg_program_results(a, results, arena, err), MG_OK, "%s", err->message);
+        compare(&small, results, "the small one");
+        cr_assert_eq(load_and_run(b, &large, err), MG_OK, "%s", err->message);
+        cr_assert_eq(mg_program_results(b, results, arena, err), MG_OK, "%s", err->message);
+        compare(&large, results, "the large one");
+    }
+    mg_program_free(b);
+    mg_program_free(a);
+    cr_expect_eq(engine->pool_holders, 0u);
+    return MG_OK;
+}
+
+Test(program, programs_of_other_sizes_move)
+{
+    with_arena(outgrow);
+}
+
 /* Two plans that share all their operators have one price, and the second need not be timed; copies are priced too. */
 static enum mg_code share_prices(void *context, struct mg_error *err)
 {

@@ -48,6 +48,7 @@ static const struct instruction *last_of(struct run *r, uint64_t cache)
 static void end(struct run *r)
 {
     mg_program_free(r->program);
+    mg_engine_free(&r->engine, MG_PLACE_DEVICE, r->engine.pool);
     free(r->engine.allocations);
     bench_close(&r->b);
 }
@@ -163,6 +164,45 @@ Test(program_reuse, columns_are_counted_by_the_lines_that_they_touch)
     }
 }
 
+static mg_value left_columns(struct run *r, mg_value x)
+{
+    return op1(&r->b, MG_OP_SLICE, NULL, VALUES(x), ATTRS(LIST_OF(STARTS, 0, 0), LIST_OF(ENDS, 4096, 16)));
+}
+
+/* Columns of a were read, then all of a was written: they are as far back as that, which is 16 MiB. */
+Test(program_reuse, columns_written_since_are_as_far_back_as_that)
+{
+    struct run r = {0};
+    bench_open(&r.b);
+    mg_value a = op1(&r.b, MG_OP_EXP, NULL, VALUES(input(&r.b, "x", SHAPE(4096, 1024))), NO_ATTRS);
+    exponential(&r, left_columns(&r, a));
+    mg_value b = op1(&r.b, MG_OP_TANH, NULL, VALUES(a), NO_ATTRS);
+    mg_graph_set_in_place(r.b.g, (mg_op)(r.b.g->op_count - 1), 0);
+    mg_graph_add_output(r.b.g, op1(&r.b, MG_OP_TANH, NULL, VALUES(left_columns(&r, b)), NO_ATTRS));
+    const struct instruction *item = last_of(&r, 16 * MIB);
+    cr_expect_eq(r.program->count, 4);
+    cr_expect_eq(r.program->ops[r.program->items[2].op].in_place, 1);
+    expect_shares(item, 0, 0, 0, 0.5 / 3, 2.5 / 3);
+    end(&r);
+}
+
+/* More touches than the tree has times for lie between two uses of the same columns, of few bytes. */
+Test(program_reuse, long_courses_keep_columns)
+{
+    struct run r = {0};
+    bench_open(&r.b);
+    mg_value x = input(&r.b, "x", SHAPE(4096, 1024)), y = input(&r.b, "y", SHAPE(16));
+    exponential(&r, left_columns(&r, x));
+    for (int i = 0; i < 5000; i++)
+        y = op1(&r.b, i % 2 ? MG_OP_EXP : MG_OP_TANH, NULL, VALUES(y), NO_ATTRS);
+    mg_graph_add_output(r.b.g, y);
+    mg_graph_add_output(r.b.g, op1(&r.b, MG_OP_TANH, NULL, VALUES(left_columns(&r, x)), NO_ATTRS));
+    const struct instruction *item = last_of(&r, 16 * MIB);
+    cr_expect_float_eq(item->reuse[REUSE_OWN], 1.0 / 3, 1e-3); /* what is between is next to nothing */
+    cr_expect_float_eq(item->reuse[REUSE_FAR], 2.0 / 3, 1e-3);
+    end(&r);
+}
+
 /* A mask of 4 KiB stands for all rows of a sum: 4 MiB and no more are its own, so that x lies 8 MiB back. */
 Test(program_reuse, what_is_repeated_is_touched_once)
 {
@@ -247,6 +287,7 @@ static enum mg_code follow_copies(void *context, struct mg_error *err)
         cr_assert_eq(mg_program_follow_reuse(program, err), MG_OK, "%s", err->message);
         expect_loads(program, i % 2 == 0, &loads);
         mg_program_free(program);
+        mg_engine_free(&with, MG_PLACE_DEVICE, with.pool);
         free(with.allocations);
     }
     cr_expect_gt(loads, 4u, "%u", loads);
