@@ -51,24 +51,47 @@ Test(zoo, every_network_builds_in_both_variants)
     guarded(check_all);
 }
 
-/* The table of sizes at which one core measures them has each once, and no other. */
-Test(zoo, every_network_has_a_size_to_be_measured_at)
-{
-    static const char *const sized[] = {
-#define NETWORK(name, options) name,
+struct sized {
+    const char *name, *options; /* "batch=4,image=64" */
+};
+static const struct sized sized[] = {
+#define NETWORK(name, options) {name, options},
 #define GRAPH NETWORK
 #include "tests/bench/bench_device.def"
 #undef GRAPH
 #undef NETWORK
-    };
+};
+
+static void build_sized(struct mg_arena *arena, const struct sized *network)
+{
+    struct mg_arena_mark mark = mg_arena_mark(arena);
+    struct mg_zoo_option options[12];
+    char *rest, *text = mg_arena_strdup(arena, network->options);
+    uint32_t count = 0;
+    for (char *name = strtok_r(text, "=", &rest); name && count < 12; name = strtok_r(NULL, "=", &rest))
+        options[count++] = (struct mg_zoo_option){name, strtok_r(NULL, ",", &rest)};
+    build(arena, network->name, options, count);
+    mg_arena_rewind(arena, mark);
+}
+
+static void check_sized(struct mg_arena *arena)
+{
     const size_t count = sizeof sized / sizeof *sized;
     for (uint32_t i = 0; i < mg_zoo_count(); i++) {
         uint32_t found = 0;
         for (size_t k = 0; k < count; k++)
-            found += strcmp(sized[k], mg_zoo_at(i)->name) == 0;
+            found += strcmp(sized[k].name, mg_zoo_at(i)->name) == 0;
         cr_expect_eq(found, 1, "%s stands %u times in bench_device.def", mg_zoo_at(i)->name, found);
     }
     cr_expect_eq(count, mg_zoo_count());
+    for (size_t k = 0; k < count; k++)
+        build_sized(arena, &sized[k]);
+}
+
+/* The table of sizes at which one core measures them has each once, and no other, and each can be built so. */
+Test(zoo, every_network_has_a_size_to_be_measured_at)
+{
+    guarded(check_sized);
 }
 
 static uint64_t parameters(struct mg_arena *arena, const char *name, const struct mg_zoo_option *options,
