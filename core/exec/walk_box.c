@@ -215,7 +215,8 @@ uint64_t mg_run_box_bytes(const struct mg_located *box)
 
 enum mg_code mg_run_refuse(struct mg_runner *run, const char *what)
 {
-    char pointer[32];
-    snprintf(pointer, sizeof pointer, "/steps/%u", run->step);
+    char pointer[32] = "";
+    if (run->step != MG_NONE)
+        snprintf(pointer, sizeof pointer, "/steps/%u", run->step);
     return mg_fail(run->err, MG_ERR_REJECTED, pointer, "%s", what);
 }

@@ -48,23 +48,34 @@ static mg_value original_of(const struct mg_runner *run, mg_value value)
     return run->g == run->original ? value : mg_graph_find_value(run->original, run->g->values[value].name);
 }
 
+/* As numbers of the original; what steps make is none. */
+static enum mg_code find_given(struct mg_runner *run, mg_value value, mg_value *out)
+{
+    *out = original_of(run, value);
+    if (*out == MG_NONE || run->original->values[*out].kind == MG_KIND_COMPUTED)
+        return mg_run_refuse(run, "a value that is not given is made by no step");
+    return MG_OK;
+}
+
 static enum mg_code place_given(struct mg_runner *run)
 {
     for (uint32_t i = 0; i < run->plan->instance_count; i++) {
         const struct mg_instance *info = &run->plan->instances[i];
         struct mg_run_box box;
         struct mg_located to;
+        mg_value value;
         if (info->made_by != MG_NONE || info->view_of != MG_NONE)
             continue;
         mg_run_box_whole(run, info->value, &box);
-        enum mg_code code = mg_run_allocate(run, i, &box);
+        enum mg_code code = find_given(run, info->value, &value);
+        if (!code)
+            code = mg_run_allocate(run, i, &box);
         if (!code)
             code = mg_run_find_written(run, i, &box, &to);
         if (!code)
-            code = mg_run_act(run, &(struct mg_action){.kind = MG_ACTION_GIVEN,
-                                                       .out = &to,
-                                                       .bytes = mg_run_box_bytes(&to),
-                                                       .value = original_of(run, info->value)});
+            code = mg_run_act(run,
+                              &(struct mg_action){
+                                  .kind = MG_ACTION_GIVEN, .out = &to, .bytes = mg_run_box_bytes(&to), .value = value});
         if (code)
             return code;
     }

@@ -394,3 +394,32 @@ Test(program, an_arena_that_is_too_small_is_refused)
 {
     with_arena(refuse_small);
 }
+
+/* Each instance that a step makes said to be made by none, in turn: a plan that begins with what nobody gives. */
+static enum mg_code refuse_orphans(void *context, struct mg_error *err)
+{
+    struct mg_arena *arena = context;
+    struct mg_graph *g = training_graph(&nets[0], arena);
+    struct mg_program *program;
+    struct mg_plan *plan;
+    uint32_t orphans = 0;
+    cr_assert_eq(mg_plan_original(g, mg_device_builtin("rtx3090"), arena, &plan, err), MG_OK);
+    for (uint32_t i = 0; i < plan->instance_count; i++) {
+        struct mg_instance *instance = &plan->instances[i];
+        uint32_t made_by = instance->made_by;
+        if (made_by == MG_NONE || instance->view_of != MG_NONE)
+            continue;
+        instance->made_by = MG_NONE;
+        cr_expect_eq(mg_program_build(engine, g, plan, 1, &program, err), MG_ERR_REJECTED, "instance %u", i);
+        cr_expect(!program && strstr(err->message, "made by no step"), "%s", err->message);
+        instance->made_by = made_by;
+        orphans++;
+    }
+    cr_expect_gt(orphans, 5u);
+    return MG_OK;
+}
+
+Test(program, what_nobody_gives_is_refused)
+{
+    with_arena(refuse_orphans);
+}
