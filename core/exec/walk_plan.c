@@ -4,6 +4,7 @@
  * the regions around it and finds it inside the instance's box. Places are counted in elements of the value's dtype. */
 #include "exec/walk_priv.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/names.h"
@@ -49,12 +50,16 @@ static mg_value original_of(const struct mg_runner *run, mg_value value)
 }
 
 /* As numbers of the original; what steps make is none. */
-static enum mg_code find_given(struct mg_runner *run, mg_value value, mg_value *out)
+static enum mg_code find_given(struct mg_runner *run, uint32_t instance, mg_value *out)
 {
+    mg_value value = run->plan->instances[instance].value;
+    char pointer[32];
     *out = original_of(run, value);
-    if (*out == MG_NONE || run->original->values[*out].kind == MG_KIND_COMPUTED)
-        return mg_run_refuse(run, "a value that is not given is made by no step");
-    return MG_OK;
+    if (*out != MG_NONE && run->original->values[*out].kind != MG_KIND_COMPUTED)
+        return MG_OK;
+    snprintf(pointer, sizeof pointer, "/instances/%u", instance);
+    return mg_fail(run->err, MG_ERR_REJECTED, pointer, "'%.60s' is not given, and made by no step",
+                   run->g->values[value].name);
 }
 
 static enum mg_code place_given(struct mg_runner *run)
@@ -67,7 +72,7 @@ static enum mg_code place_given(struct mg_runner *run)
         if (info->made_by != MG_NONE || info->view_of != MG_NONE)
             continue;
         mg_run_box_whole(run, info->value, &box);
-        enum mg_code code = find_given(run, info->value, &value);
+        enum mg_code code = find_given(run, i, &value);
         if (!code)
             code = mg_run_allocate(run, i, &box);
         if (!code)

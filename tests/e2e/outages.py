@@ -204,9 +204,9 @@ def test_no_place_for_the_spool(t):
     tried = said(daemon, "worker-start")
     t.equal("five in all", len(tried), 5)
     t.check("the log says what it is", all(spool in line and "not a directory" in line for line in tried), tried)
+    t.check("metrics tell", "magisd_jobs_put_off_total 5" in daemon.get("/metrics").text)
     t.check("they wait", wait_until(lambda: all((job(daemon, i)["state"], job(daemon, i)["attempts"]) == ("queued", 0)
                                                 for i in ids), 20))
-    t.check("metrics tell", "magisd_jobs_put_off_total 5" in daemon.get("/metrics").text)
     os.unlink(spool)
     t.equal("they go on by themselves", [(done["state"], done["attempts"]) for done in (ended(daemon, i, 90) for i in ids)],
             [("succeeded", 1)] * 4)
