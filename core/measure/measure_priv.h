@@ -73,6 +73,12 @@ void mg_pool_let_go(struct mg_engine *engine);
 /* Gives it back where it is more than anybody holds and than a few times the cache. */
 void mg_pool_trim(struct mg_engine *engine);
 
+/* For samples by mg_engine_clock(): the seconds that reading it takes; how many runs, each of so many seconds, make one
+ * sample; the seconds of a run in one that took so long. */
+double mg_engine_clock_cost(const struct mg_engine *engine);
+uint32_t mg_timing_runs(double seconds);
+double mg_timing_sample(double taken, double clock_s, uint32_t runs);
+
 /* Attributes of a description; the schema guarantees their presence. */
 int64_t mg_prepared_int(const struct mg_prepared *p, enum mg_attr_key key);
 double mg_prepared_float(const struct mg_prepared *p, enum mg_attr_key key);

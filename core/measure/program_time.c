@@ -126,28 +126,39 @@ static enum mg_code touch_others(struct mg_program_prices *prices, uint64_t byte
     return code ? code : mg_engine_wait(engine, err);
 }
 
-/* By making the same copy, at first once for nothing: what it touches was touched just before. With streams of their
- * own all of the cache is touched between copies, whatever they are. */
+static enum mg_code sample_copy(struct mg_program *p, const struct instruction *item, uint32_t runs, double clock_s,
+                                double *seconds, struct mg_error *err)
+{
+    enum mg_code code = MG_OK;
+    double begin = mg_engine_clock(p->engine);
+    for (uint32_t i = 0; i < runs && !code; i++)
+        code = mg_program_run_one(p, item, err);
+    code = code ? code : mg_engine_wait(p->engine, err);
+    *seconds = mg_timing_sample(mg_engine_clock(p->engine) - begin, clock_s, runs);
+    return code;
+}
+
+/* By making the same copy, at first once for nothing: what it touches was touched just before, and a short one is made
+ * some times over. With streams of their own all of the cache is touched between copies, whatever they are. */
 static enum mg_code time_copy(const struct pricing *job, const struct instruction *item, uint64_t apart,
                               double *seconds, struct mg_error *err)
 {
     enum { MOST = 15 };
     struct mg_program *p = job->program;
-    double samples[MOST];
+    double samples[MOST] = {0}, clock_s = mg_engine_clock_cost(p->engine);
     struct mg_timing timing;
     uint32_t repeats = job->policy->repeats < MOST ? job->policy->repeats : MOST;
     uint64_t own = p->engine->properties.copy_streams > 0 ? 0 : 2 * item->bytes;
+    bool near = apart <= own;
     enum mg_code code = MG_OK;
     if (mg_engine_knows_copy(p->engine, item->stream, item->bytes, seconds))
         return MG_OK;
     code = mg_program_be_placed(p, err);
-    code = code ? code : mg_program_run_one(p, item, err);
+    code = code ? code : sample_copy(p, item, 1, clock_s, &samples[0], err);
+    uint32_t runs = near ? mg_timing_runs(samples[0]) : 1;
     for (uint32_t i = 0; i < repeats && !code; i++) {
-        code = apart > own ? touch_others(job->prices, apart - own, err) : MG_OK;
-        double begin = mg_engine_clock(p->engine);
-        code = code ? code : mg_program_run_one(p, item, err);
-        code = code ? code : mg_engine_wait(p->engine, err);
-        samples[i] = mg_engine_clock(p->engine) - begin;
+        code = near ? MG_OK : touch_others(job->prices, apart - own, err);
+        code = code ? code : sample_copy(p, item, runs, clock_s, &samples[i], err);
     }
     mg_timing_of(samples, code ? 0 : repeats, &timing);
     *seconds = timing.median_s;

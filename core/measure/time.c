@@ -84,7 +84,7 @@ struct trial {
     double clock_s;              /* what reading the clock takes: short samples would hold it */
 };
 
-static double cost_of_clock(const struct mg_engine *engine)
+double mg_engine_clock_cost(const struct mg_engine *engine)
 {
     double least = INFINITY;
     for (int i = 0; i < 16; i++) {
@@ -92,6 +92,19 @@ static double cost_of_clock(const struct mg_engine *engine)
         least = cost < least ? cost : least;
     }
     return least;
+}
+
+double mg_timing_sample(double taken, double clock_s, uint32_t runs)
+{
+    return (taken > 2 * clock_s ? taken - clock_s : taken / 2) / runs;
+}
+
+/* A short one runs some times over for one sample, so that reading the clock does not count: that takes longer than
+ * many operators, and what they find in the cache of addresses (TLB) is lost with it. */
+uint32_t mg_timing_runs(double seconds)
+{
+    double wanted = ceil(SHORTEST_SAMPLE / (seconds > 0 ? seconds : SHORTEST_SAMPLE / MOST_INNER));
+    return wanted < 1 ? 1 : wanted > MOST_INNER ? MOST_INNER : (uint32_t)wanted;
 }
 
 static uint64_t room_for(uint64_t bytes)
@@ -245,7 +258,7 @@ static enum mg_code make_operands(struct trial *t, struct mg_error *err)
     if (code != MG_OK)
         return code;
     t->memory = memory;
-    t->clock_s = cost_of_clock(t->prepared->engine);
+    t->clock_s = mg_engine_clock_cost(t->prepared->engine);
     return fill_groups(t, err);
 }
 
@@ -287,16 +300,8 @@ static enum mg_code run_once(struct trial *t, double *seconds, struct mg_error *
     if (code == MG_OK)
         code = mg_engine_wait(p->engine, err);
     double taken = mg_engine_clock(p->engine) - begin;
-    *seconds = (taken > 2 * t->clock_s ? taken - t->clock_s : taken / 2) / t->inner;
+    *seconds = mg_timing_sample(taken, t->clock_s, t->inner);
     return code;
-}
-
-/* A short operator runs some times over for one sample, so that reading the clock does not count: that takes longer
- * than many operators, and what they find in the cache of addresses (TLB) is lost with it. */
-static void choose_inner(struct trial *t, double seconds)
-{
-    double wanted = ceil(SHORTEST_SAMPLE / (seconds > 0 ? seconds : SHORTEST_SAMPLE / MOST_INNER));
-    t->inner = wanted < 1 ? 1 : wanted > MOST_INNER ? MOST_INNER : (uint32_t)wanted;
 }
 
 static enum mg_code repeat(struct trial *t, struct mg_error *err)
@@ -308,7 +313,7 @@ static enum mg_code repeat(struct trial *t, struct mg_error *err)
     for (uint32_t i = 0; i < policy->warm_up && code == MG_OK; i++)
         code = run_once(t, &samples[0], err);
     if (policy->warm_up)
-        choose_inner(t, samples[0]);
+        t->inner = mg_timing_runs(samples[0]);
     while (n < wanted && code == MG_OK) {
         code = run_once(t, &samples[n++], err);
         if (n >= 3 && policy->seconds > 0 && mg_measure_clock() - begin > policy->seconds)

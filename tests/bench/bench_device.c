@@ -26,7 +26,7 @@
 #include "search/search.h"
 #include "zoo/zoo.h"
 
-enum { ROUNDS = 9, PRICINGS = 3, MOST_PLANS = 8, MOST_TRIES = 4, CANARIES = 25, MOST_OPTIONS = 12 };
+enum { ROUNDS = 9, PRICED_EVERY = 4, MOST_PLANS = 8, MOST_TRIES = 4, CANARIES = 25, MOST_OPTIONS = 12 };
 #define RESOLUTION 0.03
 #define ASTRAY (2 * RESOLUTION) /* there is no use in going on */
 
@@ -134,8 +134,9 @@ static enum mg_code take_turn(struct bench *b, struct subjects *all, uint32_t ro
     enum mg_code code = run_once(b, &all->list[0], &ignored, err);
     for (uint32_t i = 0; i < all->count && !code; i++)
         code = run_once(b, &all->list[i], &all->list[i].samples[round], err);
-    for (uint32_t i = 0; i < all->count && round < PRICINGS && !code; i++)
-        code = mg_program_price(all->list[i].program, all->prices, round + 1, &policy, b->until, err);
+    /* prices are of the same span of time as the runs, not of its beginning */
+    for (uint32_t i = 0; i < all->count && round % PRICED_EVERY == 0 && !code; i++)
+        code = mg_program_price(all->list[i].program, all->prices, round / PRICED_EVERY + 1, &policy, b->until, err);
     return code;
 }
 

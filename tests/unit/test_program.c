@@ -10,7 +10,7 @@
 #include "program_util.h"
 
 static struct mg_engine *engine;
-static uint32_t regions, stores, plans;
+static uint32_t regions, stores, plans, copies;
 
 struct numbers {
     const struct mg_graph *g;
@@ -322,6 +322,67 @@ static enum mg_code predict_all(void *context, struct mg_error *err)
 Test(program, predictions_are_sums_of_measured_operators)
 {
     with_arena(predict_all);
+}
+
+/* A clock that only reading it and copies move: by 1 us and 3 us. */
+static double told;
+
+static double slow_clock(void)
+{
+    return told += 1e-6;
+}
+
+static enum mg_code quick_copy(struct mg_engine *on, enum mg_stream stream, void *to, const void *from, uint64_t bytes,
+                               struct mg_error *err)
+{
+    told += 3e-6;
+    return mg_host_copy(on, stream, to, from, bytes, err);
+}
+
+static void expect_copies_of(const struct mg_graph *g, const struct mg_plan *plan, struct mg_arena *arena)
+{
+    struct mg_time_policy policy = {.warm_up = 1, .repeats = 3};
+    struct mg_program_prices *prices = mg_program_prices_new(engine);
+    struct mg_program_part *parts;
+    struct mg_program *program;
+    struct mg_error err = {0};
+    cr_assert_eq(mg_program_build(engine, g, plan, 1, &program, &err), MG_OK, "%s", err.message);
+    cr_assert_eq(mg_program_price(program, prices, 1, &policy, INFINITY, &err), MG_OK, "%s", err.message);
+    size_t count = mg_program_parts(program, prices, &parts, arena);
+    for (size_t i = 0; i < count; i++)
+        if (!strcmp(parts[i].name, "store") || !strcmp(parts[i].name, "load")) {
+            double each = parts[i].alone_s / parts[i].uses;
+            cr_expect(fabs(each / 3e-6 - 1) < 0.01, "%s %s takes %g s", parts[i].name, parts[i].text, each);
+            copies++;
+        }
+    mg_program_prices_free(prices);
+    mg_program_free(program);
+}
+
+static enum mg_code price_copies(void *context, struct mg_error *err)
+{
+    struct mg_arena *arena = context;
+    struct mg_backend slow = mg_backend_cpu;
+    (void)err;
+    slow.now = slow_clock;
+    slow.copy = quick_copy;
+    engine->backend = &slow;
+    for (size_t i = 0; i < sizeof nets / sizeof nets[0]; i++) {
+        struct mg_device device = tight_device();
+        struct mg_graph *g = training_graph(&nets[i], arena);
+        struct mg_search_result result = search_plans(g, &device, arena);
+        for (uint32_t k = 0; k < result.front_count; k++)
+            if (result.front[k].plan->figures.host_bytes > 0)
+                expect_copies_of(g, result.front[k].plan, arena);
+    }
+    engine->backend = &mg_backend_cpu;
+    return MG_OK;
+}
+
+Test(program, copies_are_priced_without_the_clock)
+{
+    with_arena(price_copies);
+    cr_expect(copies > 3, "%u copies", copies);
 }
 
 /* Prices of the device model, so that what the program takes is what the simulator says of the plan: operators one by
