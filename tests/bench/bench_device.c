@@ -26,8 +26,9 @@
 #include "search/search.h"
 #include "zoo/zoo.h"
 
-enum { ROUNDS = 9, PRICED_EVERY = 4, MOST_PLANS = 8, MOST_TRIES = 4, CANARIES = 25, MOST_OPTIONS = 12 };
+enum { ROUNDS = 9, PRICED_EVERY = 4, MOST_PLANS = 6, MOST_TRIES = 4, CANARIES = 25, MOST_OPTIONS = 12 };
 #define RESOLUTION 0.03
+#define PRICING_SECONDS 30.0
 #define ASTRAY (2 * RESOLUTION) /* there is no use in going on */
 
 struct network {
@@ -114,6 +115,8 @@ struct subjects {
     struct subject list[MOST_PLANS + 1];
     uint32_t count, rounds; /* rounds: whole ones */
     struct mg_program_prices *prices;
+    uint32_t pricings; /* times that each operator was timed */
+    double pricing_s;
 };
 
 static bool is_late(void *context)
@@ -127,16 +130,34 @@ static enum mg_code run_once(struct bench *b, struct subject *subject, double *s
     return code ? code : mg_program_run(subject->program, seconds, err);
 }
 
-static enum mg_code take_turn(struct bench *b, struct subjects *all, uint32_t round, struct mg_error *err)
+/* Prices are of the same span of time as the runs, not of its beginning: in every fourth round, and in others as long
+ * as all of it keeps to PRICING_SECONDS. */
+static bool is_pricing_due(const struct subjects *all, uint32_t round)
+{
+    double each = all->pricings ? all->pricing_s / all->pricings : 0;
+    return round % PRICED_EVERY == 0 || all->pricing_s + each <= PRICING_SECONDS * (round + 1) / ROUNDS;
+}
+
+static enum mg_code price(struct bench *b, struct subjects *all, struct mg_error *err)
 {
     static const struct mg_time_policy policy = {.warm_up = 1, .repeats = 3, .seconds = 0.1};
+    double begin = mg_measure_clock();
+    enum mg_code code = MG_OK;
+    all->pricings++;
+    for (uint32_t i = 0; i < all->count && !code; i++)
+        code = mg_program_price(all->list[i].program, all->prices, all->pricings, &policy, b->until, err);
+    all->pricing_s += mg_measure_clock() - begin;
+    return code;
+}
+
+static enum mg_code take_turn(struct bench *b, struct subjects *all, uint32_t round, struct mg_error *err)
+{
     double ignored; /* the first run after operators were timed finds the caches as these left them */
     enum mg_code code = run_once(b, &all->list[0], &ignored, err);
     for (uint32_t i = 0; i < all->count && !code; i++)
         code = run_once(b, &all->list[i], &all->list[i].samples[round], err);
-    /* prices are of the same span of time as the runs, not of its beginning */
-    for (uint32_t i = 0; i < all->count && round % PRICED_EVERY == 0 && !code; i++)
-        code = mg_program_price(all->list[i].program, all->prices, round / PRICED_EVERY + 1, &policy, b->until, err);
+    if (!code && is_pricing_due(all, round))
+        code = price(b, all, err);
     return code;
 }
 
@@ -181,6 +202,8 @@ static enum mg_code take_turns_in_peace(struct bench *b, struct subjects *all, d
         double begin = mg_measure_clock();
         mg_program_prices_free(all->prices);
         all->prices = mg_program_prices_new(b->engine);
+        all->pricings = 0;
+        all->pricing_s = 0;
         code = all->prices ? take_turns(b, all, moved, err) : mg_fail(err, MG_ERR_NOMEM, "", "out of memory");
         most = fmax(most, mg_measure_clock() - begin);
     }

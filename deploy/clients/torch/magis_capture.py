@@ -28,12 +28,18 @@ import urllib.error
 import urllib.request
 import warnings
 
-import torch
-import torch.fx
-import torch.utils._pytree as pytree
-from torch._subclasses import FakeTensor
-from torch.fx.experimental.proxy_tensor import make_fx
-from torch.utils._mode_utils import no_dispatch
+try:
+    import torch
+    import torch.fx
+    import torch.utils._pytree as pytree
+    from torch._subclasses import FakeTensor
+    from torch.fx.experimental.proxy_tensor import make_fx
+    from torch.utils._mode_utils import no_dispatch
+except ImportError as lacking:
+    if __name__ != "__main__":
+        raise
+    sys.exit("magis_capture: %s has no PyTorch 1.13 or later (%s): start this file with the Python that trains, or "
+             "install torch for this one" % (sys.executable, lacking))
 
 URL = "http://127.0.0.1:8080"  # magisd fills in its own address when it hands this file out
 
