@@ -46,7 +46,7 @@ static const struct network networks[] = {
 struct outcome {
     bool judged, exact;
     double original_error, plan_error, rank, spread, canary;
-    uint32_t plans, pairs;
+    uint32_t plans, pairs, tries;
 };
 
 static double clock_of(void *context)
@@ -115,7 +115,7 @@ struct subjects {
     struct subject list[MOST_PLANS + 1];
     uint32_t count, rounds; /* rounds: whole ones */
     struct mg_program_prices *prices;
-    uint32_t pricings; /* times that each operator was timed */
+    uint32_t tries, pricings; /* pricings: times that each operator was timed */
     double pricing_s;
 };
 
@@ -196,8 +196,8 @@ static enum mg_code take_turns_in_peace(struct bench *b, struct subjects *all, d
     for (uint32_t i = 0; i < all->count && !code; i++)
         code = run_once(b, &all->list[i], &ignored, err);
     *moved = INFINITY;
-    for (int tries = 0; tries < MOST_TRIES && fabs(*moved) > RESOLUTION && !code; tries++) {
-        if (tries > 0 && mg_measure_clock() + most > b->until)
+    for (all->tries = 0; all->tries < MOST_TRIES && fabs(*moved) > RESOLUTION && !code; all->tries++) {
+        if (all->tries > 0 && mg_measure_clock() + most > b->until)
             break;
         double begin = mg_measure_clock();
         mg_program_prices_free(all->prices);
@@ -336,6 +336,7 @@ static void judge(struct bench *b, const struct network *n, struct subjects *all
             print_parts(b, s, all->prices);
     }
     out->plans = all->count - 1;
+    out->tries = all->tries;
     out->original_error = errors[0];
     out->rank = rank_correlation(predicted + 1, measured + 1, out->plans, &out->pairs);
     out->spread = most / least - 1;
@@ -446,9 +447,9 @@ static bool report(const struct network *n, const struct outcome *o)
     bool good = o->exact && o->plan_error <= 0.20 && (!has_order(o) || o->rank >= 0.9);
     printf("%-16s original off by %4.1f %%, %u plans by %4.1f %%, rank correlation %5.2f of %u pairs over %5.1f %%%s, "
            "peaks %s, "
-           "canary %+5.1f %%: %s\n",
+           "canary %+5.1f %% at try %u: %s\n",
            n->name, 100 * o->original_error, o->plans, 100 * o->plan_error, o->rank, o->pairs, 100 * o->spread,
-           has_order(o) ? "" : " (not judged)", o->exact ? "exact" : "WRONG", 100 * o->canary,
+           has_order(o) ? "" : " (not judged)", o->exact ? "exact" : "WRONG", 100 * o->canary, o->tries,
            !o->exact    ? "MISSED"
            : !o->judged ? "not judged: the machine was busy"
            : good       ? "ok"
