@@ -1,9 +1,10 @@
 /* How well measured operators foretell whole runs: for the zoo's networks at sizes that run in about a second, the
  * original and points of its front, predicted as the sum of their operators timed alone, and measured as wholes in one
- * arena. The runs of all plans and the timing of operators take turns, so that a machine that grows slower does so for
- * both; operators that plans share have one price. A network is judged only where a fixed piece of work took as long
- * afterwards as before (3 %), and is measured anew where it did not, a few times at most; its order is judged only
- * where its plans differ by more than what can be told apart. On the processor each network has a process of its own.
+ * arena: medians of as many sums, and of nine runs. Runs and the timing of operators take turns, so that a machine that
+ * grows slower does so for both. Each run and each timing of all operators lies between two takes of a fixed piece of
+ * work (the canary), and counts only where these took as long as at first (3 %); where the machine stays another, all
+ * begins anew, a few times at most, else the network is not judged. Its order is judged only where its plans differ by
+ * more than what can be told apart. On the processor each network has a process of its own.
  *
  *   bench_device [--device cpu|cuda:0] [--times N] [--max-seconds S] [--parts] [NETWORK ...]
  * Exit status 1 where one is missed or fails, or none was measured.
@@ -26,10 +27,17 @@
 #include "search/search.h"
 #include "zoo/zoo.h"
 
-enum { ROUNDS = 9, PRICED_EVERY = 4, MOST_PLANS = 6, MOST_TRIES = 4, CANARIES = 25, MOST_OPTIONS = 12 };
+enum {
+    ROUNDS = 9,
+    PRICED_EVERY = 4,
+    MOST_PLANS = 6,
+    MOST_TRIES = 4,
+    MOST_IN_VAIN = 4,
+    CANARIES = 9,
+    MOST_OPTIONS = 12
+};
 #define RESOLUTION 0.03
 #define PRICING_SECONDS 30.0
-#define ASTRAY (2 * RESOLUTION) /* there is no use in going on */
 
 struct network {
     const char *name, *options;
@@ -46,7 +54,7 @@ static const struct network networks[] = {
 struct outcome {
     bool judged, exact;
     double original_error, plan_error, rank, spread, canary;
-    uint32_t plans, pairs, tries;
+    uint32_t plans, pairs, steps, thrown_away;
 };
 
 static double clock_of(void *context)
@@ -67,7 +75,7 @@ static double median(double *values, uint32_t count)
     return count ? values[count / 2] : NAN;
 }
 
-/* The median of many canaries: one alone differs from the next by as much as what it is to tell. */
+/* The median of some: one alone differs from the next by as much as what it is to tell. */
 static enum mg_code take_canary(struct mg_engine *engine, double *seconds, struct mg_error *err)
 {
     double taken[CANARIES];
@@ -108,15 +116,18 @@ struct bench {
 struct subject {
     const struct mg_point *point;
     struct mg_program *program;
-    double samples[ROUNDS], predicted, measured;
+    double runs[ROUNDS], sums[ROUNDS]; /* seconds: of the whole, of its operators timed alone */
+    double predicted, measured;
 };
 /* The original, then points of the front. */
 struct subjects {
     struct subject list[MOST_PLANS + 1];
-    uint32_t count, rounds; /* rounds: whole ones */
-    struct mg_program_prices *prices;
-    uint32_t tries, pricings; /* pricings: times that each operator was timed */
+    uint32_t count, rounds, pricings; /* rounds: whole ones; pricings: times that each operator was timed */
+    struct mg_program_prices *prices; /* of the last of these */
     double pricing_s;
+    /* What is done is done in steps, each between two canaries. */
+    double reference, before, worst;      /* seconds of the first canary and the last; how far from the first one was */
+    uint32_t steps, thrown_away, in_vain; /* in_vain: thrown away one after the other */
 };
 
 static bool is_late(void *context)
@@ -130,35 +141,116 @@ static enum mg_code run_once(struct bench *b, struct subject *subject, double *s
     return code ? code : mg_program_run(subject->program, seconds, err);
 }
 
-/* Prices are of the same span of time as the runs, not of its beginning: in every fourth round, and in others as long
- * as all of it keeps to PRICING_SECONDS. */
-static bool is_pricing_due(const struct subjects *all, uint32_t round)
+/* ---- steps between canaries ---- */
+
+/* Does the step that just ended count? Only if canaries before and after it took as long as the first one did. */
+static enum mg_code end_step(struct bench *b, struct subjects *all, bool *counts, struct mg_error *err)
 {
-    double each = all->pricings ? all->pricing_s / all->pricings : 0;
-    return round % PRICED_EVERY == 0 || all->pricing_s + each <= PRICING_SECONDS * (round + 1) / ROUNDS;
+    double now;
+    enum mg_code code = take_canary(b->engine, &now, err);
+    if (code)
+        return code;
+    double moved = fmax(fabs(all->before / all->reference - 1), fabs(now / all->reference - 1));
+    *counts = moved <= RESOLUTION;
+    all->before = now;
+    all->steps++;
+    all->thrown_away += !*counts;
+    all->in_vain = *counts ? 0 : all->in_vain + 1;
+    if (*counts)
+        all->worst = fmax(all->worst, moved);
+    return MG_OK;
 }
 
+/* The machine is another than at the first canary, and stays so. */
+static bool has_changed(const struct subjects *all)
+{
+    return all->in_vain >= MOST_IN_VAIN;
+}
+
+static enum mg_code run_until_it_counts(struct bench *b, struct subjects *all, struct subject *subject,
+                                        struct mg_error *err)
+{
+    enum mg_code code = MG_OK;
+    for (bool counts = false; !counts && !has_changed(all) && !code;) {
+        code = run_once(b, subject, &subject->runs[all->rounds], err);
+        code = code ? code : end_step(b, all, &counts, err);
+    }
+    return code;
+}
+
+/* Times the operators of all plans once; those that plans share have one price. */
 static enum mg_code price(struct bench *b, struct subjects *all, struct mg_error *err)
 {
     static const struct mg_time_policy policy = {.warm_up = 1, .repeats = 3, .seconds = 0.1};
+    enum mg_code code = MG_OK;
+    mg_program_prices_free(all->prices);
+    all->prices = mg_program_prices_new(b->engine);
+    if (!all->prices)
+        return mg_fail(err, MG_ERR_NOMEM, "", "out of memory");
+    for (uint32_t i = 0; i < all->count && !code; i++)
+        code = mg_program_price(all->list[i].program, all->prices, 1, &policy, b->until, err);
+    for (uint32_t i = 0; i < all->count && !code; i++)
+        all->list[i].sums[all->pricings] = mg_program_latency(all->list[i].program, all->prices);
+    return code;
+}
+
+static enum mg_code price_until_it_counts(struct bench *b, struct subjects *all, struct mg_error *err)
+{
     double begin = mg_measure_clock();
     enum mg_code code = MG_OK;
-    all->pricings++;
-    for (uint32_t i = 0; i < all->count && !code; i++)
-        code = mg_program_price(all->list[i].program, all->prices, all->pricings, &policy, b->until, err);
+    for (bool counts = false; !counts && !has_changed(all) && !code;) {
+        code = price(b, all, err);
+        code = code ? code : end_step(b, all, &counts, err);
+        all->pricings += !code && counts;
+    }
     all->pricing_s += mg_measure_clock() - begin;
     return code;
 }
 
-static enum mg_code take_turn(struct bench *b, struct subjects *all, uint32_t round, struct mg_error *err)
+/* Operators are timed over the same span of time as the plans run, not at its beginning: in every fourth round, and in
+ * others as long as all of it keeps to PRICING_SECONDS. */
+static bool is_pricing_due(const struct subjects *all)
+{
+    double each = all->pricings ? all->pricing_s / all->pricings : 0;
+    return all->rounds % PRICED_EVERY == 0 || all->pricing_s + each <= PRICING_SECONDS * (all->rounds + 1) / ROUNDS;
+}
+
+static enum mg_code take_round(struct bench *b, struct subjects *all, struct mg_error *err)
 {
     double ignored; /* the first run after operators were timed finds the caches as these left them */
     enum mg_code code = run_once(b, &all->list[0], &ignored, err);
     for (uint32_t i = 0; i < all->count && !code; i++)
-        code = run_once(b, &all->list[i], &all->list[i].samples[round], err);
-    if (!code && is_pricing_due(all, round))
-        code = price(b, all, err);
+        code = run_until_it_counts(b, all, &all->list[i], err);
+    if (!code && is_pricing_due(all))
+        code = price_until_it_counts(b, all, err);
     return code;
+}
+
+/* Until all rounds are done, or the machine has changed. */
+static enum mg_code take_rounds(struct bench *b, struct subjects *all, struct mg_error *err)
+{
+    enum mg_code code = take_canary(b->engine, &all->reference, err);
+    all->before = all->reference;
+    all->rounds = all->pricings = all->in_vain = 0;
+    all->pricing_s = all->worst = 0;
+    while (all->rounds < ROUNDS && !has_changed(all) && !code) {
+        code = take_round(b, all, err);
+        all->rounds += !code && !has_changed(all);
+    }
+    return code;
+}
+
+/* Anew where the machine changed, with nothing kept of what it gave until then. When the time is up one round is
+ * enough. */
+static enum mg_code measure_all(struct bench *b, struct subjects *all, struct mg_error *err)
+{
+    double ignored;
+    enum mg_code code = MG_OK;
+    for (uint32_t i = 0; i < all->count && !code; i++)
+        code = run_once(b, &all->list[i], &ignored, err);
+    for (int tries = 0; tries < MOST_TRIES && (tries == 0 || has_changed(all)) && !code; tries++)
+        code = take_rounds(b, all, err);
+    return code == MG_ERR_CANCELLED && all->rounds > 0 ? MG_OK : code;
 }
 
 static enum mg_code profile(struct bench *b, struct subjects *all, struct mg_error *err)
@@ -170,44 +262,6 @@ static enum mg_code profile(struct bench *b, struct subjects *all, struct mg_err
             code = code ? code : mg_program_profile(all->list[i].program, err);
         }
     return code;
-}
-
-/* Runs of all plans, one after the other, then a time for each operator; and again, as long as the canary takes about
- * what it took before. `moved`: by how much of that it took longer in the end. When the time is up one round is enough.
- */
-static enum mg_code take_turns(struct bench *b, struct subjects *all, double *moved, struct mg_error *err)
-{
-    double before, now;
-    enum mg_code code = take_canary(b->engine, &before, err);
-    *moved = 0;
-    for (all->rounds = 0; all->rounds < ROUNDS && fabs(*moved) <= ASTRAY && !code; all->rounds += !code) {
-        code = take_turn(b, all, all->rounds, err);
-        code = code ? code : take_canary(b->engine, &now, err);
-        *moved = code ? *moved : now / before - 1;
-    }
-    return code == MG_ERR_CANCELLED && all->rounds > 0 ? MG_OK : code;
-}
-
-/* Anew where the machine changed, with nothing kept of what it gave until then, as long as there is time for that. */
-static enum mg_code take_turns_in_peace(struct bench *b, struct subjects *all, double *moved, struct mg_error *err)
-{
-    enum mg_code code = MG_OK;
-    double ignored, most = 0;
-    for (uint32_t i = 0; i < all->count && !code; i++)
-        code = run_once(b, &all->list[i], &ignored, err);
-    *moved = INFINITY;
-    for (all->tries = 0; all->tries < MOST_TRIES && fabs(*moved) > RESOLUTION && !code; all->tries++) {
-        if (all->tries > 0 && mg_measure_clock() + most > b->until)
-            break;
-        double begin = mg_measure_clock();
-        mg_program_prices_free(all->prices);
-        all->prices = mg_program_prices_new(b->engine);
-        all->pricings = 0;
-        all->pricing_s = 0;
-        code = all->prices ? take_turns(b, all, moved, err) : mg_fail(err, MG_ERR_NOMEM, "", "out of memory");
-        most = fmax(most, mg_measure_clock() - begin);
-    }
-    return code ? code : profile(b, all, err);
 }
 
 /* ---- where a prediction is lost ---- */
@@ -323,8 +377,8 @@ static void judge(struct bench *b, const struct network *n, struct subjects *all
         const struct mg_figures *stated = &s->point->figures;
         mg_program_facts(s->program, &facts);
         out->exact = out->exact && facts.peak_bytes == stated->peak_bytes && facts.arena_bytes == stated->arena_bytes;
-        predicted[i] = mg_program_latency(s->program, all->prices);
-        measured[i] = median(s->samples, all->rounds);
+        predicted[i] = median(s->sums, all->pricings);
+        measured[i] = median(s->runs, all->rounds);
         errors[i] = fabs(predicted[i] / measured[i] - 1);
         least = fmin(least, measured[i]);
         most = fmax(most, measured[i]);
@@ -336,7 +390,10 @@ static void judge(struct bench *b, const struct network *n, struct subjects *all
             print_parts(b, s, all->prices);
     }
     out->plans = all->count - 1;
-    out->tries = all->tries;
+    out->canary = all->worst;
+    out->steps = all->steps;
+    out->thrown_away = all->thrown_away;
+    out->judged = !has_changed(all);
     out->original_error = errors[0];
     out->rank = rank_correlation(predicted + 1, measured + 1, out->plans, &out->pairs);
     out->spread = most / least - 1;
@@ -365,12 +422,11 @@ static enum mg_code run_network(struct bench *b, const struct network *n, struct
         if (!code)
             mg_program_stop_when(all->list[i].program, is_late, b);
     }
-    code = code ? code : take_turns_in_peace(b, all, &out->canary, err);
-    if (code)
-        return code;
-    judge(b, n, all, out);
-    out->judged = fabs(out->canary) <= RESOLUTION;
-    return MG_OK;
+    code = code ? code : measure_all(b, all, err);
+    code = code ? code : profile(b, all, err);
+    if (!code)
+        judge(b, n, all, out);
+    return code;
 }
 
 struct job {
@@ -446,10 +502,9 @@ static bool report(const struct network *n, const struct outcome *o)
 {
     bool good = o->exact && o->plan_error <= 0.20 && (!has_order(o) || o->rank >= 0.9);
     printf("%-16s original off by %4.1f %%, %u plans by %4.1f %%, rank correlation %5.2f of %u pairs over %5.1f %%%s, "
-           "peaks %s, "
-           "canary %+5.1f %% at try %u: %s\n",
+           "peaks %s, canary within %3.1f %%, %u of %u steps thrown away: %s\n",
            n->name, 100 * o->original_error, o->plans, 100 * o->plan_error, o->rank, o->pairs, 100 * o->spread,
-           has_order(o) ? "" : " (not judged)", o->exact ? "exact" : "WRONG", 100 * o->canary, o->tries,
+           has_order(o) ? "" : " (not judged)", o->exact ? "exact" : "WRONG", 100 * o->canary, o->thrown_away, o->steps,
            !o->exact    ? "MISSED"
            : !o->judged ? "not judged: the machine was busy"
            : good       ? "ok"
