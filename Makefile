@@ -38,7 +38,7 @@ WEB_FILES = $(shell find web -type f 2>/dev/null) $(wildcard deploy/clients/torc
 MAIN_OBJ = $(BUILD)/server/main.o
 
 UNIT_BIN = $(patsubst tests/unit/%.c,$(BUILD)/tests/%,$(wildcard tests/unit/test_*.c))
-HELP_OBJ = $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/unit/test_%,$(wildcard tests/unit/*.c)))
+HELP_OBJ = $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/unit/test_%,$(wildcard tests/unit/*.c tests/bench/*/*.c)))
 REPLAY_BIN = $(patsubst tests/fuzz/%.c,$(BUILD)/replay/%,$(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_BIN = $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 TSAN_BIN = $(patsubst tests/tsan/%.c,$(BUILD)/tsan/%,$(wildcard tests/tsan/*.c))

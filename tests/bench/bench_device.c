@@ -1,9 +1,7 @@
 /* How well measured operators foretell whole runs: for the zoo's networks at sizes that run in about a second, the
  * original and points of its front, predicted as the sum of their operators timed alone, and measured as wholes in one
- * arena: medians of as many sums, and of nine runs. Runs and the timing of operators take turns, so that a machine that
- * grows slower does so for both. Each run and each timing of all operators lies between two takes of a fixed piece of
- * work (the canary), and counts only where these took as long as at first (3 %); where the machine stays another, all
- * begins anew, a few times at most, else the network is not judged. Its order is judged only where its plans differ by
+ * arena: medians of such sums and of nine runs, which take turns and count only beside a canary that does not move
+ * (device/turns.h); a network of which too few count is not judged. Its order is judged only where its plans differ by
  * more than what can be told apart. On the processor each network has a process of its own.
  *
  *   bench_device [--device cpu|cuda:0] [--times N] [--max-seconds S] [--parts] [NETWORK ...]
@@ -20,6 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/bench/device/turns.h"
 #include "exec/exec.h"
 #include "measure/calibrate.h"
 #include "measure/operands.h"
@@ -27,17 +26,8 @@
 #include "search/search.h"
 #include "zoo/zoo.h"
 
-enum {
-    ROUNDS = 9,
-    PRICED_EVERY = 4,
-    MOST_PLANS = 6,
-    MOST_TRIES = 4,
-    MOST_IN_VAIN = 4,
-    CANARIES = 9,
-    MOST_OPTIONS = 12
-};
-#define RESOLUTION 0.03
-#define PRICING_SECONDS 30.0
+enum { MOST_PLANS = 5, CANARIES = 9, MOST_OPTIONS = 12 };
+_Static_assert(MOST_PLANS + 1 <= TURNS_MOST_SUBJECTS, "the original and its plans");
 
 struct network {
     const char *name, *options;
@@ -52,38 +42,16 @@ static const struct network networks[] = {
 };
 
 struct outcome {
-    bool judged, exact;
-    double original_error, plan_error, rank, spread, canary;
-    uint32_t plans, pairs, steps, thrown_away;
+    bool exact;
+    double original_error, plan_error, rank, spread;
+    uint32_t plans, pairs;
+    struct turns taken;
 };
 
 static double clock_of(void *context)
 {
     (void)context;
     return mg_measure_clock();
-}
-
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, uint32_t count)
-{
-    qsort(values, count, sizeof *values, ascending);
-    return count ? values[count / 2] : NAN;
-}
-
-/* The median of some: one alone differs from the next by as much as what it is to tell. */
-static enum mg_code take_canary(struct mg_engine *engine, double *seconds, struct mg_error *err)
-{
-    double taken[CANARIES];
-    enum mg_code code = MG_OK;
-    for (int i = 0; i < CANARIES && !code; i++)
-        code = mg_engine_canary(engine, &taken[i], err);
-    *seconds = code ? NAN : median(taken, CANARIES);
-    return code;
 }
 
 /* Kendall's tau over the pairs of plans whose predictions lie further apart than what two runs can be told apart by
@@ -95,7 +63,7 @@ static double rank_correlation(const double *predicted, const double *measured, 
     *pairs = 0;
     for (uint32_t i = 0; i < count; i++)
         for (uint32_t k = 0; k < count; k++)
-            if (predicted[k] > predicted[i] * (1 + 2 * RESOLUTION)) {
+            if (predicted[k] > predicted[i] * (1 + 2 * TURNS_RESOLUTION)) {
                 sum += (measured[k] > measured[i]) - (measured[k] < measured[i]);
                 ++*pairs;
             }
@@ -104,30 +72,25 @@ static double rank_correlation(const double *predicted, const double *measured, 
 
 /* ---- plans ---- */
 
+struct subject {
+    const struct mg_point *point;
+    struct mg_program *program;
+};
+/* The original, then points of the front. */
+struct subjects {
+    struct subject list[MOST_PLANS + 1];
+    uint32_t count;
+    struct mg_program_prices *prices; /* of the last time that operators were timed */
+};
 struct bench {
     struct mg_engine *engine;
     struct mg_device device;
     struct mg_arena arena;
     const struct mg_graph *g;
+    struct subjects *all;
     double **given, until; /* by mg_measure_clock() */
     unsigned times;
     bool parts;
-};
-struct subject {
-    const struct mg_point *point;
-    struct mg_program *program;
-    double runs[ROUNDS], sums[ROUNDS]; /* seconds: of the whole, of its operators timed alone */
-    double predicted, measured;
-};
-/* The original, then points of the front. */
-struct subjects {
-    struct subject list[MOST_PLANS + 1];
-    uint32_t count, rounds, pricings; /* rounds: whole ones; pricings: times that each operator was timed */
-    struct mg_program_prices *prices; /* of the last of these */
-    double pricing_s;
-    /* What is done is done in steps, each between two canaries. */
-    double reference, before, worst;      /* seconds of the first canary and the last; how far from the first one was */
-    uint32_t steps, thrown_away, in_vain; /* in_vain: thrown away one after the other */
 };
 
 static bool is_late(void *context)
@@ -135,53 +98,32 @@ static bool is_late(void *context)
     return mg_measure_clock() >= ((const struct bench *)context)->until;
 }
 
-static enum mg_code run_once(struct bench *b, struct subject *subject, double *seconds, struct mg_error *err)
+/* The median of some: one alone differs from the next by as much as what it is to tell. */
+static enum mg_code take_canary(void *context, double *seconds, struct mg_error *err)
 {
-    enum mg_code code = mg_program_load(subject->program, b->given, err);
-    return code ? code : mg_program_run(subject->program, seconds, err);
-}
-
-/* ---- steps between canaries ---- */
-
-/* Does the step that just ended count? Only if canaries before and after it took as long as the first one did. */
-static enum mg_code end_step(struct bench *b, struct subjects *all, bool *counts, struct mg_error *err)
-{
-    double now;
-    enum mg_code code = take_canary(b->engine, &now, err);
-    if (code)
-        return code;
-    double moved = fmax(fabs(all->before / all->reference - 1), fabs(now / all->reference - 1));
-    *counts = moved <= RESOLUTION;
-    all->before = now;
-    all->steps++;
-    all->thrown_away += !*counts;
-    all->in_vain = *counts ? 0 : all->in_vain + 1;
-    if (*counts)
-        all->worst = fmax(all->worst, moved);
-    return MG_OK;
-}
-
-/* The machine is another than at the first canary, and stays so. */
-static bool has_changed(const struct subjects *all)
-{
-    return all->in_vain >= MOST_IN_VAIN;
-}
-
-static enum mg_code run_until_it_counts(struct bench *b, struct subjects *all, struct subject *subject,
-                                        struct mg_error *err)
-{
+    const struct bench *b = context;
+    double taken[CANARIES];
     enum mg_code code = MG_OK;
-    for (bool counts = false; !counts && !has_changed(all) && !code;) {
-        code = run_once(b, subject, &subject->runs[all->rounds], err);
-        code = code ? code : end_step(b, all, &counts, err);
-    }
+    for (int i = 0; i < CANARIES && !code; i++)
+        code = mg_engine_canary(b->engine, &taken[i], err);
+    *seconds = code ? NAN : turns_median(taken, CANARIES);
     return code;
 }
 
+static enum mg_code run_subject(void *context, uint32_t at, double *seconds, struct mg_error *err)
+{
+    struct bench *b = context;
+    struct mg_program *program = b->all->list[at].program;
+    enum mg_code code = mg_program_load(program, b->given, err);
+    return code ? code : mg_program_run(program, seconds, err);
+}
+
 /* Times the operators of all plans once; those that plans share have one price. */
-static enum mg_code price(struct bench *b, struct subjects *all, struct mg_error *err)
+static enum mg_code sum_subjects(void *context, double *seconds, struct mg_error *err)
 {
     static const struct mg_time_policy policy = {.warm_up = 1, .repeats = 3, .seconds = 0.1};
+    struct bench *b = context;
+    struct subjects *all = b->all;
     enum mg_code code = MG_OK;
     mg_program_prices_free(all->prices);
     all->prices = mg_program_prices_new(b->engine);
@@ -190,76 +132,29 @@ static enum mg_code price(struct bench *b, struct subjects *all, struct mg_error
     for (uint32_t i = 0; i < all->count && !code; i++)
         code = mg_program_price(all->list[i].program, all->prices, 1, &policy, b->until, err);
     for (uint32_t i = 0; i < all->count && !code; i++)
-        all->list[i].sums[all->pricings] = mg_program_latency(all->list[i].program, all->prices);
+        seconds[i] = mg_program_latency(all->list[i].program, all->prices);
     return code;
 }
 
-static enum mg_code price_until_it_counts(struct bench *b, struct subjects *all, struct mg_error *err)
+static enum mg_code measure_all(struct bench *b, struct turns *taken, struct mg_error *err)
 {
-    double begin = mg_measure_clock();
-    enum mg_code code = MG_OK;
-    for (bool counts = false; !counts && !has_changed(all) && !code;) {
-        code = price(b, all, err);
-        code = code ? code : end_step(b, all, &counts, err);
-        all->pricings += !code && counts;
-    }
-    all->pricing_s += mg_measure_clock() - begin;
-    return code;
+    struct turns_work work = {.context = b,
+                              .subjects = b->all->count,
+                              .canary = take_canary,
+                              .run = run_subject,
+                              .sum = sum_subjects,
+                              .now = mg_measure_clock};
+    return turns_take(&work, taken, err);
 }
 
-/* Operators are timed over the same span of time as the plans run, not at its beginning: in every fourth round, and in
- * others as long as all of it keeps to PRICING_SECONDS. */
-static bool is_pricing_due(const struct subjects *all)
-{
-    double each = all->pricings ? all->pricing_s / all->pricings : 0;
-    return all->rounds % PRICED_EVERY == 0 || all->pricing_s + each <= PRICING_SECONDS * (all->rounds + 1) / ROUNDS;
-}
-
-static enum mg_code take_round(struct bench *b, struct subjects *all, struct mg_error *err)
-{
-    double ignored; /* the first run after operators were timed finds the caches as these left them */
-    enum mg_code code = run_once(b, &all->list[0], &ignored, err);
-    for (uint32_t i = 0; i < all->count && !code; i++)
-        code = run_until_it_counts(b, all, &all->list[i], err);
-    if (!code && is_pricing_due(all))
-        code = price_until_it_counts(b, all, err);
-    return code;
-}
-
-/* Until all rounds are done, or the machine has changed. */
-static enum mg_code take_rounds(struct bench *b, struct subjects *all, struct mg_error *err)
-{
-    enum mg_code code = take_canary(b->engine, &all->reference, err);
-    all->before = all->reference;
-    all->rounds = all->pricings = all->in_vain = 0;
-    all->pricing_s = all->worst = 0;
-    while (all->rounds < ROUNDS && !has_changed(all) && !code) {
-        code = take_round(b, all, err);
-        all->rounds += !code && !has_changed(all);
-    }
-    return code;
-}
-
-/* Anew where the machine changed, with nothing kept of what it gave until then. When the time is up one round is
- * enough. */
-static enum mg_code measure_all(struct bench *b, struct subjects *all, struct mg_error *err)
-{
-    double ignored;
-    enum mg_code code = MG_OK;
-    for (uint32_t i = 0; i < all->count && !code; i++)
-        code = run_once(b, &all->list[i], &ignored, err);
-    for (int tries = 0; tries < MOST_TRIES && (tries == 0 || has_changed(all)) && !code; tries++)
-        code = take_rounds(b, all, err);
-    return code == MG_ERR_CANCELLED && all->rounds > 0 ? MG_OK : code;
-}
-
-static enum mg_code profile(struct bench *b, struct subjects *all, struct mg_error *err)
+/* What operators take in the midst of the others, for --parts. */
+static enum mg_code profile(struct bench *b, struct mg_error *err)
 {
     enum mg_code code = MG_OK;
-    for (uint32_t i = 0; i < all->count && b->parts && !code; i++)
+    for (uint32_t i = 0; i < b->all->count && b->parts && !code; i++)
         for (int run = 0; run < 3 && !code; run++) {
-            code = mg_program_load(all->list[i].program, b->given, err);
-            code = code ? code : mg_program_profile(all->list[i].program, err);
+            code = mg_program_load(b->all->list[i].program, b->given, err);
+            code = code ? code : mg_program_profile(b->all->list[i].program, err);
         }
     return code;
 }
@@ -368,70 +263,88 @@ static void choose(const struct mg_search_result *found, struct subjects *all, s
     }
 }
 
-static void judge(struct bench *b, const struct network *n, struct subjects *all, struct outcome *out)
+static bool states_its_memory(const struct subject *subject)
 {
-    double predicted[MOST_PLANS + 1], measured[MOST_PLANS + 1], errors[MOST_PLANS + 1], least = INFINITY, most = 0;
-    for (uint32_t i = 0; i < all->count; i++) {
-        struct subject *s = &all->list[i];
-        struct mg_program_facts facts;
-        const struct mg_figures *stated = &s->point->figures;
-        mg_program_facts(s->program, &facts);
-        out->exact = out->exact && facts.peak_bytes == stated->peak_bytes && facts.arena_bytes == stated->arena_bytes;
-        predicted[i] = median(s->sums, all->pricings);
-        measured[i] = median(s->runs, all->rounds);
-        errors[i] = fabs(predicted[i] / measured[i] - 1);
-        least = fmin(least, measured[i]);
-        most = fmax(most, measured[i]);
-        printf("  %-16s %-16s peak %5.3f  predicted %9.6f s  measured %9.6f s  (%+5.1f %%)\n", n->name,
-               i ? s->point->id : "original",
-               (double)stated->peak_bytes / (double)all->list[0].point->figures.peak_bytes, predicted[i], measured[i],
-               100 * (predicted[i] / measured[i] - 1));
-        if (b->parts)
-            print_parts(b, s, all->prices);
-    }
-    out->plans = all->count - 1;
-    out->canary = all->worst;
-    out->steps = all->steps;
-    out->thrown_away = all->thrown_away;
-    out->judged = !has_changed(all);
-    out->original_error = errors[0];
-    out->rank = rank_correlation(predicted + 1, measured + 1, out->plans, &out->pairs);
-    out->spread = most / least - 1;
-    out->plan_error = median(errors + 1, out->plans);
+    struct mg_program_facts facts;
+    const struct mg_figures *stated = &subject->point->figures;
+    mg_program_facts(subject->program, &facts);
+    return facts.peak_bytes == stated->peak_bytes && facts.arena_bytes == stated->arena_bytes;
 }
 
-static enum mg_code run_network(struct bench *b, const struct network *n, struct subjects *all, struct outcome *out,
-                                struct mg_error *err)
+static void print_subject(struct bench *b, const struct network *n, uint32_t at, const struct turns *taken)
 {
-    struct mg_graph *g;
+    const struct subject *subjects = b->all->list;
+    double peak = (double)subjects[at].point->figures.peak_bytes / (double)subjects[0].point->figures.peak_bytes;
+    printf("  %-16s %-16s peak %5.3f  predicted %9.6f s  measured %9.6f s  (%+5.1f %%)\n", n->name,
+           at ? subjects[at].point->id : "original", peak, taken->predicted[at], taken->measured[at],
+           100 * (taken->predicted[at] / taken->measured[at] - 1));
+    if (b->parts)
+        print_parts(b, &subjects[at], b->all->prices);
+}
+
+static void judge(struct bench *b, const struct network *n, const struct turns *taken, struct outcome *out)
+{
+    double errors[MOST_PLANS + 1], least = INFINITY, most = 0;
+    for (uint32_t i = 0; i < b->all->count; i++) {
+        errors[i] = fabs(taken->predicted[i] / taken->measured[i] - 1);
+        least = fmin(least, taken->measured[i]);
+        most = fmax(most, taken->measured[i]);
+        out->exact = out->exact && states_its_memory(&b->all->list[i]);
+        print_subject(b, n, i, taken);
+    }
+    out->taken = *taken;
+    out->plans = b->all->count - 1;
+    out->original_error = errors[0];
+    out->rank = rank_correlation(taken->predicted + 1, taken->measured + 1, out->plans, &out->pairs);
+    out->spread = most / least - 1;
+    out->plan_error = turns_median(errors + 1, out->plans);
+}
+
+static enum mg_code find_subjects(struct bench *b, const struct network *n, struct mg_error *err)
+{
     struct mg_search_result *found = MG_NEW(&b->arena, struct mg_search_result);
     struct mg_observer observer = {.now = clock_of};
     struct mg_search_options options = {
         .device = &b->device, .max_evaluations = 5000, .seed = 1, .techniques = MG_TECHNIQUE_ALL};
+    struct mg_graph *g;
     enum mg_code code = build_graph(b, n, &g, err);
-    if (!code)
-        code = mg_search(g, &options, &observer, &b->arena, found, err);
     if (code)
         return code;
     b->g = g;
-    b->given = mg_exec_random_values(g, 1, 2, &b->arena);
-    mg_operand_spread(g, b->given, 1, &b->arena);
-    choose(found, all, &b->arena);
-    for (uint32_t i = 0; i < all->count && !code; i++) {
-        code = mg_program_build(b->engine, g, all->list[i].point->plan, 1, &all->list[i].program, err);
-        if (!code)
-            mg_program_stop_when(all->list[i].program, is_late, b);
-    }
-    code = code ? code : measure_all(b, all, err);
-    code = code ? code : profile(b, all, err);
+    code = mg_search(g, &options, &observer, &b->arena, found, err);
     if (!code)
-        judge(b, n, all, out);
+        choose(found, b->all, &b->arena);
+    return code;
+}
+
+static enum mg_code build_programs(struct bench *b, struct mg_error *err)
+{
+    enum mg_code code = MG_OK;
+    b->given = mg_exec_random_values(b->g, 1, 2, &b->arena);
+    mg_operand_spread(b->g, b->given, 1, &b->arena);
+    for (uint32_t i = 0; i < b->all->count && !code; i++) {
+        struct subject *subject = &b->all->list[i];
+        code = mg_program_build(b->engine, b->g, subject->point->plan, 1, &subject->program, err);
+        if (!code)
+            mg_program_stop_when(subject->program, is_late, b);
+    }
+    return code;
+}
+
+static enum mg_code run_network(struct bench *b, const struct network *n, struct outcome *out, struct mg_error *err)
+{
+    struct turns taken;
+    enum mg_code code = find_subjects(b, n, err);
+    code = code ? code : build_programs(b, err);
+    code = code ? code : measure_all(b, &taken, err);
+    code = code ? code : profile(b, err);
+    if (!code)
+        judge(b, n, &taken, out);
     return code;
 }
 
 struct job {
     struct bench *bench;
-    struct subjects all;
     const struct network *network;
     struct outcome *outcome;
 };
@@ -439,17 +352,19 @@ struct job {
 static enum mg_code guarded(void *context, struct mg_error *err)
 {
     struct job *job = context;
-    return run_network(job->bench, job->network, &job->all, job->outcome, err);
+    return run_network(job->bench, job->network, job->outcome, err);
 }
 
 static enum mg_code run_and_free(struct bench *b, const struct network *n, struct outcome *out, struct mg_error *err)
 {
     struct job job = {.bench = b, .network = n, .outcome = out};
+    struct subjects all = {.count = 0};
+    b->all = &all;
     mg_arena_init(&b->arena, SIZE_MAX);
     enum mg_code code = mg_arena_guard(&b->arena, guarded, &job, err);
-    for (uint32_t i = 0; i < job.all.count; i++)
-        mg_program_free(job.all.list[i].program);
-    mg_program_prices_free(job.all.prices);
+    for (uint32_t i = 0; i < all.count; i++)
+        mg_program_free(all.list[i].program);
+    mg_program_prices_free(all.prices);
     mg_arena_release(&b->arena);
     return code;
 }
@@ -501,15 +416,17 @@ static bool has_order(const struct outcome *o)
 static bool report(const struct network *n, const struct outcome *o)
 {
     bool good = o->exact && o->plan_error <= 0.20 && (!has_order(o) || o->rank >= 0.9);
+    if (o->exact && !o->taken.counts) {
+        printf("%-16s not judged: the machine was busy: %u of %u steps do not count\n", n->name, o->taken.uncounted,
+               o->taken.steps);
+        return true;
+    }
     printf("%-16s original off by %4.1f %%, %u plans by %4.1f %%, rank correlation %5.2f of %u pairs over %5.1f %%%s, "
-           "peaks %s, canary within %3.1f %%, %u of %u steps thrown away: %s\n",
+           "peaks %s, %u of %u steps count: %s\n",
            n->name, 100 * o->original_error, o->plans, 100 * o->plan_error, o->rank, o->pairs, 100 * o->spread,
-           has_order(o) ? "" : " (not judged)", o->exact ? "exact" : "WRONG", 100 * o->canary, o->thrown_away, o->steps,
-           !o->exact    ? "MISSED"
-           : !o->judged ? "not judged: the machine was busy"
-           : good       ? "ok"
-                        : "MISSED");
-    return o->exact && (!o->judged || good);
+           has_order(o) ? "" : " (not judged)", o->exact ? "exact" : "WRONG", o->taken.steps - o->taken.uncounted,
+           o->taken.steps, good ? "ok" : "MISSED");
+    return good;
 }
 
 static bool wanted(const char *name, int argc, char **argv, int first)
@@ -541,7 +458,7 @@ static bool excuse(const struct bench *b, const struct network *n, const struct 
  */
 static bool report_all(double *errors, uint32_t judged, uint32_t measured)
 {
-    double middle = median(errors, judged);
+    double middle = turns_median(errors, judged);
     if (measured == 0)
         printf("originals: MISSED, no network was measured\n");
     else if (judged == 0)
@@ -568,7 +485,7 @@ static bool run_all(struct bench *b, int argc, char **argv, int first)
         }
         good = report(&networks[i], &outcome) && good;
         measured++;
-        if (outcome.judged)
+        if (outcome.taken.counts)
             errors[judged++] = outcome.original_error;
     }
     return report_all(errors, judged, measured) && good;
