@@ -7,7 +7,7 @@
 #   deploy/gpu-check.sh [FOLDER]          profile, rows and tables go to FOLDER (gpu-check)
 #
 # MAGIS_DEVICE: another device than cuda:0. BUILT=DIR: binaries of DIR instead of building here. PLANS, NETWORKS: names
-# of networks instead of all. TIMES: batches of the plans' networks, times as large as for a processor (16).
+# of networks instead of all. TIMES: batches of the plans' networks, times as large as for a processor (5).
 set -u
 cd "$(dirname "$0")/.." || exit 2
 out=${1:-gpu-check}
@@ -116,7 +116,7 @@ cat "$out/profile.json"
 
 seconds=$(share 40)
 # shellcheck disable=SC2086
-step "$seconds" "plans on $device" "$build/bench/bench_device" --device "$device" --times "${TIMES:-16}" \
+step "$seconds" "plans on $device" "$build/bench/bench_device" --device "$device" --times "${TIMES:-5}" \
     --max-seconds "$((seconds * 9 / 10))" ${PLANS:-} 2>&1 | tee "$out/plans.log"
 [ "${PIPESTATUS[0]}" = 0 ] || status=1
 

@@ -7,8 +7,8 @@
  *   bench_device [--device cpu|cuda:0] [--times N] [--max-seconds S] [--parts] [NETWORK ...]
  * Exit status 1 where one is missed or fails, or none was measured.
  *
- * --times: batches as many times as large, of those that have one; --max-seconds: end after so many, with what there
- * is; --parts tells of each plan which kinds of operators take more or less in its course than alone. */
+ * --times: batches so many times as large (0.25, 16), of those that have one; --max-seconds: end after so many, with
+ * what there is; --parts tells of each plan which kinds of operators take more or less in its course than alone. */
 #include <math.h>
 #include <sched.h>
 #include <stdio.h>
@@ -89,7 +89,7 @@ struct bench {
     const struct mg_graph *g;
     struct subjects *all;
     double **given, until; /* by mg_measure_clock() */
-    unsigned times;
+    double times;
     bool parts;
 };
 
@@ -121,7 +121,7 @@ static enum mg_code run_subject(void *context, uint32_t at, double *seconds, str
 /* Times the operators of all plans once; those that plans share have one price. */
 static enum mg_code sum_subjects(void *context, double *seconds, struct mg_error *err)
 {
-    static const struct mg_time_policy policy = {.warm_up = 1, .repeats = 3, .seconds = 0.1};
+    static const struct mg_time_policy policy = {.warm_up = 1, .repeats = 1};
     struct bench *b = context;
     struct subjects *all = b->all;
     enum mg_code code = MG_OK;
@@ -213,7 +213,7 @@ static uint32_t read_sizes(struct bench *b, const struct network *n, struct mg_z
     for (char *name = strtok_r(text, "=", &rest); name && count < MOST_OPTIONS; name = strtok_r(NULL, "=", &rest)) {
         const char *value = strtok_r(NULL, ",", &rest);
         if (strcmp(name, "batch") == 0)
-            value = mg_arena_printf(&b->arena, "%lu", b->times * strtoul(value, NULL, 10));
+            value = mg_arena_printf(&b->arena, "%.0f", fmax(1, round(b->times * strtod(value, NULL))));
         options[count++] = (struct mg_zoo_option){name, value};
     }
     return count;
@@ -502,7 +502,7 @@ static int read_options(struct bench *b, int argc, char **argv, const char **dev
         else if (strcmp(argv[at], "--device") == 0 && valued)
             *device = argv[++at];
         else if (strcmp(argv[at], "--times") == 0 && valued)
-            b->times = (unsigned)strtoul(argv[++at], NULL, 10);
+            b->times = strtod(argv[++at], NULL);
         else if (strcmp(argv[at], "--max-seconds") == 0 && valued)
             b->until = mg_measure_clock() + strtod(argv[++at], NULL);
         else
