@@ -4,11 +4,12 @@
  * (device/turns.h); a network of which too few count is not judged. Its order is judged only where its plans differ by
  * more than what can be told apart. On the processor each network has a process of its own.
  *
- *   bench_device [--device cpu|cuda:0] [--times N] [--max-seconds S] [--parts] [NETWORK ...]
+ *   bench_device [--device cpu|cuda:0] [--times N] [--plans N] [--max-seconds S] [--parts] [NETWORK ...]
  * Exit status 1 where one is missed or fails, or none was measured.
  *
- * --times: batches so many times as large (0.25, 16), of those that have one; --max-seconds: end after so many, with
- * what there is; --parts tells of each plan which kinds of operators take more or less in its course than alone. */
+ * --times: batches so many times as large (0.25, 16), of those that have one; --plans: of each front (5);
+ * --max-seconds: end after so many, with what there is; --parts tells of each plan which kinds of operators take more
+ * or less in its course than alone. */
 #include <math.h>
 #include <sched.h>
 #include <stdio.h>
@@ -26,8 +27,7 @@
 #include "search/search.h"
 #include "zoo/zoo.h"
 
-enum { MOST_PLANS = 5, CANARIES = 9, MOST_OPTIONS = 12 };
-_Static_assert(MOST_PLANS + 1 <= TURNS_MOST_SUBJECTS, "the original and its plans");
+enum { MOST_PLANS = TURNS_MOST_SUBJECTS - 1, CANARIES = 9, MOST_OPTIONS = 12 };
 
 struct network {
     const char *name, *options;
@@ -90,6 +90,7 @@ struct bench {
     struct subjects *all;
     double **given, until; /* by mg_measure_clock() */
     double times;
+    uint32_t plans; /* at most so many of a front */
     bool parts;
 };
 
@@ -248,15 +249,17 @@ static uint32_t worth_having(const struct mg_search_result *found, const struct 
 }
 
 /* Those that lie far apart in modelled latency. */
-static void choose(const struct mg_search_result *found, struct subjects *all, struct mg_arena *arena)
+static void choose(struct bench *b, const struct mg_search_result *found)
 {
-    const struct mg_point **points = MG_NEW_ARRAY(arena, const struct mg_point *, found->front_count);
+    const struct mg_point **points = MG_NEW_ARRAY(&b->arena, const struct mg_point *, found->front_count);
     uint32_t count = worth_having(found, points), taken = 0;
+    struct subjects *all = b->all;
     all->list[all->count++].point = &found->original;
-    for (uint32_t i = 0; i < count && taken < MOST_PLANS; i++) {
+    for (uint32_t i = 0; i < count && taken < b->plans; i++) {
         double first = points[0]->figures.latency_s, span = points[count - 1]->figures.latency_s - first;
-        bool rest = count - i <= MOST_PLANS - taken;
-        if (rest || points[i]->figures.latency_s >= (first + span * taken / (MOST_PLANS - 1)) * (1 - 1e-12)) {
+        double next = b->plans > 1 ? first + span * taken / (b->plans - 1) : first;
+        bool rest = count - i <= b->plans - taken;
+        if (rest || points[i]->figures.latency_s >= next * (1 - 1e-12)) {
             all->list[all->count++].point = points[i];
             taken++;
         }
@@ -313,7 +316,7 @@ static enum mg_code find_subjects(struct bench *b, const struct network *n, stru
     b->g = g;
     code = mg_search(g, &options, &observer, &b->arena, found, err);
     if (!code)
-        choose(found, b->all, &b->arena);
+        choose(b, found);
     return code;
 }
 
@@ -503,6 +506,8 @@ static int read_options(struct bench *b, int argc, char **argv, const char **dev
             *device = argv[++at];
         else if (strcmp(argv[at], "--times") == 0 && valued)
             b->times = strtod(argv[++at], NULL);
+        else if (strcmp(argv[at], "--plans") == 0 && valued)
+            b->plans = (uint32_t)fmin(MOST_PLANS, strtoul(argv[++at], NULL, 10));
         else if (strcmp(argv[at], "--max-seconds") == 0 && valued)
             b->until = mg_measure_clock() + strtod(argv[++at], NULL);
         else
@@ -524,7 +529,7 @@ static void pin(void)
 
 int main(int argc, char **argv)
 {
-    struct bench b = {.until = INFINITY, .times = 1};
+    struct bench b = {.until = INFINITY, .times = 1, .plans = 5};
     struct mg_error err = {0};
     const char *device = "cpu";
     int first = read_options(&b, argc, argv, &device);
